@@ -13,7 +13,7 @@ use minke_model::{BlockKind, ModelEvent};
 mod classify;
 #[path = "../../crates/llm/src/decode/mod.rs"]
 mod decode;
-#[path = "../../crates/llm/src/problem.rs"]
+#[path = "../../crates/llm/src/error.rs"]
 mod problem;
 #[path = "../../crates/llm/src/settings.rs"]
 mod settings;

@@ -1,46 +1,55 @@
-//! The commands of the house, in the order of the help text.
+//! The commands of xtask, in the order of the help text.
 //!
-//! Here: what each command runs. Elsewhere: the rules they ask about (`xtask::arrows` and its
-//! neighbours), figures (`bench`).
+//! Here: the steps of each command. Elsewhere: the checks (`xtask::arrows` and its neighbours), benchmarks (`bench`).
 
 use std::time::Instant;
 
 use xtask::figures::Limits;
 use xtask::{arrows, commits, figures as measured, labels, promises, purity, tree};
 
-use crate::run::{cargo, is_there, must};
+use crate::run::{cargo_command, is_available, run_command};
 
-/// All tests, or those that the arguments choose. Doc tests come first, so that the last line is the runner's summary.
-pub(crate) fn test(args: &[String]) -> Result<(), String> {
-    // With arguments of its own the runner must not be told to take the whole workspace besides.
+/// Runs all tests, or those selected by the arguments. Doc tests run first, so that the last line is the runner's summary.
+pub(crate) fn run_tests(args: &[String]) -> Result<(), String> {
+    // With arguments of its own the runner must not select the whole workspace.
     let all: &[&str] = if args.is_empty() { &["--workspace"] } else { &[] };
     if args.is_empty() {
-        must(&mut cargo(&["test", "-q", "--workspace", "--doc"]))?;
+        run_command(&mut cargo_command(&["test", "-q", "--workspace", "--doc"]))?;
     }
-    if is_there(&mut cargo(&["nextest", "--version"])) {
-        return must(cargo(&["nextest", "run"]).args(all).args(args));
+    if is_available(&mut cargo_command(&["nextest", "--version"])) {
+        return run_command(cargo_command(&["nextest", "run"]).args(all).args(args));
     }
     eprintln!("cargo-nextest is not installed; using `cargo test`, which gives one summary for each binary");
-    must(cargo(&["test", "--tests", "--no-fail-fast"]).args(all).args(args))
+    run_command(cargo_command(&["test", "--tests", "--no-fail-fast"]).args(all).args(args))
 }
 
-/// One thing that is looked at; the error lists every complaint.
-type Question = fn() -> Result<(), String>;
+/// One check; the error lists all problems.
+type CheckFn = fn() -> Result<(), String>;
 
-/// What the machine refuses, all of it, so that one run shows every complaint.
-pub(crate) fn check() -> Result<(), String> {
-    let questions: [(&str, Question); 9] = [
-        ("format", || must(&mut cargo(&["fmt", "--all", "--check"]))),
-        ("arrows", arrows_agree),
-        ("labels", labels_stand),
-        ("purity", core_is_pure),
-        ("promises", promises_are_kept),
-        ("figures", figures_meet_their_limits),
-        ("commits", commits_have_subjects),
+/// Runs all checks, so that one run shows every problem.
+pub(crate) fn run_checks() -> Result<(), String> {
+    let questions: [(&str, CheckFn); 9] = [
+        ("format", || run_command(&mut cargo_command(&["fmt", "--all", "--check"]))),
+        ("arrows", check_arrows),
+        ("labels", check_labels),
+        ("purity", check_purity),
+        ("promises", check_promises),
+        ("figures", check_figures),
+        ("commits", check_commit_subjects),
         ("clippy", || {
-            must(&mut cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+            run_command(&mut cargo_command(&[
+                "clippy",
+                "-q",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]))
         }),
-        ("drift", || must(&mut cargo(&["test", "-q", "-p", "minke-protocol", "--all-features"]))),
+        ("drift", || {
+            run_command(&mut cargo_command(&["test", "-q", "-p", "minke-protocol", "--all-features"]))
+        }),
     ];
     let mut refused = Vec::new();
     for (name, ask) in questions {
@@ -56,61 +65,62 @@ pub(crate) fn check() -> Result<(), String> {
     if refused.is_empty() { Ok(()) } else { Err(format!("refused: {}", refused.join(", "))) }
 }
 
-fn page() -> Result<String, String> {
-    let path = tree::root().join("ARCHITECTURE.md");
+fn read_page() -> Result<String, String> {
+    let path = tree::workspace_root().join("ARCHITECTURE.md");
     std::fs::read_to_string(&path).map_err(|why| format!("cannot read ARCHITECTURE.md: {why}"))
 }
 
-fn files() -> Result<Vec<std::path::PathBuf>, String> {
-    tree::rust_files(&tree::root()).map_err(|why| format!("cannot list the source files: {why}"))
+fn rust_sources() -> Result<Vec<std::path::PathBuf>, String> {
+    tree::rust_files(&tree::workspace_root()).map_err(|why| format!("cannot list the source files: {why}"))
 }
 
-fn all_well(complaints: Vec<String>) -> Result<(), String> {
+fn fail_on_complaints(complaints: Vec<String>) -> Result<(), String> {
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
 }
 
-fn arrows_agree() -> Result<(), String> {
-    let drawn = arrows::drawn(&page()?)?;
-    let built = arrows::built(&tree::metadata(&tree::root(), false)?)?;
-    all_well(arrows::compare(&drawn, &built).iter().map(ToString::to_string).collect())
+fn check_arrows() -> Result<(), String> {
+    let drawn = arrows::read_page_plan(&read_page()?)?;
+    let built = arrows::read_cargo_plan(&tree::cargo_metadata(&tree::workspace_root(), false)?)?;
+    fail_on_complaints(arrows::compare_plans(&drawn, &built).iter().map(ToString::to_string).collect())
 }
 
-fn labels_stand() -> Result<(), String> {
-    let bare = labels::missing(&tree::root(), &files()?)
+fn check_labels() -> Result<(), String> {
+    let bare = labels::missing_labels(&tree::workspace_root(), &rust_sources()?)
         .map_err(|why| format!("cannot read a source file: {why}"))?;
-    all_well(
+    fail_on_complaints(
         bare.iter().map(|file| format!("{} has no `//!` label on its first line", file.display())).collect(),
     )
 }
 
-fn core_is_pure() -> Result<(), String> {
-    let root = tree::root();
-    let plan = arrows::drawn(&page()?)?;
+fn check_purity() -> Result<(), String> {
+    let root = tree::workspace_root();
+    let plan = arrows::read_page_plan(&read_page()?)?;
     let pure = purity::pure_crates(&plan);
-    let mut complaints = purity::runtimes_below(&tree::metadata(&root, true)?, &pure)?;
+    let mut complaints = purity::find_runtimes(&tree::cargo_metadata(&root, true)?, &pure)?;
     complaints.extend(purity::missing_bans(&root, &pure));
-    all_well(complaints)
+    fail_on_complaints(complaints)
 }
 
-fn promises_are_kept() -> Result<(), String> {
-    let known = promises::tests_in(&tree::root(), &files()?)
+fn check_promises() -> Result<(), String> {
+    let known = promises::find_tests(&tree::workspace_root(), &rust_sources()?)
         .map_err(|why| format!("cannot read a source file: {why}"))?;
     let mut complaints = Vec::new();
     for name in promises::PAGES {
-        let page = std::fs::read_to_string(tree::root().join(name))
+        let page = std::fs::read_to_string(tree::workspace_root().join(name))
             .map_err(|why| format!("could not read {name}: {why}"))?;
-        complaints.extend(promises::complaints(&page, &known).into_iter().map(|c| format!("{name}: {c}")));
+        complaints
+            .extend(promises::promise_problems(&page, &known).into_iter().map(|c| format!("{name}: {c}")));
     }
-    all_well(complaints)
+    fail_on_complaints(complaints)
 }
 
-/// Figures of names, phrases and structure are no worse than their limits, and no commit made a limit looser.
-fn figures_meet_their_limits() -> Result<(), String> {
-    let root = tree::root();
+/// Checks that the figures of names, phrases and structure meet their limits, and that no commit loosened a limit.
+fn check_figures() -> Result<(), String> {
+    let root = tree::workspace_root();
     let limits = Limits::read(&root)?;
     let mut complaints = limits.complaints(&measured::measure(&root)?);
     if let Some(before) = commits::git(&root, &["show", "HEAD:xtask/limits.json"]) {
-        complaints.extend(loosened(&Limits::parse(&before)?, &limits));
+        complaints.extend(loosened_limits(&Limits::parse(&before)?, &limits));
     }
     let changes = ["log", "--no-merges", "--format=%H", "-n", "2", "--", "xtask/limits.json"];
     if let Some(log) = commits::git(&root, &changes)
@@ -118,21 +128,21 @@ fn figures_meet_their_limits() -> Result<(), String> {
     {
         let at = |commit: &str| commits::git(&root, &["show", &format!("{commit}:xtask/limits.json")]);
         if let (Some(newer), Some(older)) = (at(newer), at(older)) {
-            complaints.extend(loosened(&Limits::parse(&older)?, &Limits::parse(&newer)?));
+            complaints.extend(loosened_limits(&Limits::parse(&older)?, &Limits::parse(&newer)?));
         }
     }
-    all_well(complaints)
+    fail_on_complaints(complaints)
 }
 
-fn loosened(old: &Limits, new: &Limits) -> Vec<String> {
+fn loosened_limits(old: &Limits, new: &Limits) -> Vec<String> {
     let complaint =
         |name: String| format!("{name}: its limit in xtask/limits.json became looser; limits only tighten");
     measured::loosened(old, new).into_iter().map(complaint).collect()
 }
 
-fn commits_have_subjects() -> Result<(), String> {
-    match commits::complaints(&tree::root()) {
-        Ok(complaints) => all_well(complaints),
+fn check_commit_subjects() -> Result<(), String> {
+    match commits::complaints(&tree::workspace_root()) {
+        Ok(complaints) => fail_on_complaints(complaints),
         Err(why) => {
             println!("commits    SKIPPED  {why}");
             Ok(())
@@ -140,9 +150,9 @@ fn commits_have_subjects() -> Result<(), String> {
     }
 }
 
-/// Prints the figures beside the values before issue "Plain names", the limits and the goals.
-pub(crate) fn figures(args: &[String]) -> Result<(), String> {
-    let root = tree::root();
+/// Prints the figures next to the values before issue "Plain names", the limits and the goals.
+pub(crate) fn print_figures(args: &[String]) -> Result<(), String> {
+    let root = tree::workspace_root();
     let figures = measured::measure(&root)?;
     let limits = Limits::read(&root).unwrap_or_default();
     match args {
@@ -161,27 +171,31 @@ pub(crate) fn figures(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes golden files anew. The tests that compare them write instead when they see `MINKE_BLESS`.
-pub(crate) fn schema() -> Result<(), String> {
-    must(cargo(&["test", "-q", "-p", "minke-protocol", "--all-features"]).env("MINKE_BLESS", "1"))?;
-    must(cargo(&["test", "-q", "-p", "minke-manifest", "--test", "schema"]).env("MINKE_BLESS", "1"))?;
+/// Writes golden files. The tests that compare them write them instead if `MINKE_BLESS` is set.
+pub(crate) fn write_schema() -> Result<(), String> {
+    run_command(
+        cargo_command(&["test", "-q", "-p", "minke-protocol", "--all-features"]).env("MINKE_BLESS", "1"),
+    )?;
+    run_command(
+        cargo_command(&["test", "-q", "-p", "minke-manifest", "--test", "schema"]).env("MINKE_BLESS", "1"),
+    )?;
     println!("golden files written; `git diff crates/protocol schema` shows what changed");
     Ok(())
 }
 
-/// The simulators: of one pod with its clients, or with `--tree` of the tree. `--long` takes the long count of steps,
-/// `--seed N` replays one run.
-pub(crate) fn sim(args: &[String]) -> Result<(), String> {
+/// The simulators: of one pod with its clients, or with `--tree` of the tree. `--long` uses the long count of steps,
+/// `--seed N` repeats one run.
+pub(crate) fn run_simulation(args: &[String]) -> Result<(), String> {
     let tree = args.iter().any(|arg| arg == "--tree");
     let (test, seed_of, long) = if tree {
         ("tree", "MINKE_TREE_SEED", "MINKE_LONG")
     } else {
         ("sim", "MINKE_SIM_SEED", "MINKE_SIM_LONG")
     };
-    // What the tree runs through is optimised in the dev profile too: a second build would cost more than it saves.
+    // The crates of the tree simulator are optimised in the dev profile too: a second build would cost more than it saves.
     let profile = if tree { "dev" } else { "release" };
     let test = ["test", "--profile", profile, "-p", "minke-testkit", "--test", test, "--", "--nocapture"];
-    let mut command = cargo(&test);
+    let mut command = cargo_command(&test);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -198,33 +212,42 @@ pub(crate) fn sim(args: &[String]) -> Result<(), String> {
             other => return Err(format!("`sim` knows --tree, --long and --seed N, not `{other}`")),
         };
     }
-    must(&mut command)
+    run_command(&mut command)
 }
 
-/// Random mutations and flipped bits in the counts that are promised; `--long` ten times the mutations.
-pub(crate) fn mutate(args: &[String]) -> Result<(), String> {
+/// Random mutations and flipped bits in the promised counts; `--long` runs ten times the mutations.
+pub(crate) fn run_mutations(args: &[String]) -> Result<(), String> {
     let mutations = match args {
         [] => "100000",
         [long] if long == "--long" => "1000000",
         [other, ..] => return Err(format!("`mutate` knows --long, not `{other}`")),
     };
     let flipped = (2 * 1024 * 1024).to_string();
-    let mut command =
-        cargo(&["test", "--release", "-p", "minke-session", "--test", "log", "damage", "--", "--nocapture"]);
-    must(command.env("MINKE_MUTATIONS", mutations).env("MINKE_FLIP_BYTES", flipped))
+    let mut command = cargo_command(&[
+        "test",
+        "--release",
+        "-p",
+        "minke-session",
+        "--test",
+        "log",
+        "damage",
+        "--",
+        "--nocapture",
+    ]);
+    run_command(command.env("MINKE_MUTATIONS", mutations).env("MINKE_FLIP_BYTES", flipped))
 }
 
 /// Every point of the fault sweep, for all kinds, on the real binary.
-pub(crate) fn faults() -> Result<(), String> {
+pub(crate) fn run_faults() -> Result<(), String> {
     let mut command =
-        cargo(&["test", "--release", "-p", "minke-cli", "--test", "faults", "--", "--nocapture"]);
-    must(command.env("MINKE_FAULTS_LONG", "1"))
+        cargo_command(&["test", "--release", "-p", "minke-cli", "--test", "faults", "--", "--nocapture"]);
+    run_command(command.env("MINKE_FAULTS_LONG", "1"))
 }
 
-/// Licences, advisories, bans and sources, as deny.toml says.
-pub(crate) fn deny() -> Result<(), String> {
-    if !is_there(&mut cargo(&["deny", "--version"])) {
+/// Licences, advisories, bans and sources, according to deny.toml.
+pub(crate) fn run_deny() -> Result<(), String> {
+    if !is_available(&mut cargo_command(&["deny", "--version"])) {
         return Err("cargo-deny is not installed: `cargo install --locked cargo-deny`, then again".into());
     }
-    must(&mut cargo(&["deny", "check"]))
+    run_command(&mut cargo_command(&["deny", "check"]))
 }

@@ -1,10 +1,10 @@
-//! The house rules that a machine keeps, as plain functions over the tree, so that the tests and
-//! `cargo xtask check` ask the same questions.
+//! The repository rules that a program can check, as plain functions over the tree, shared by the tests and
+//! `cargo xtask check`.
 //!
-//! Here: arrows between crates, labels of files, links of documentation pages, purity of types and core,
-//! promises that name their tests, names of providers.
-//! Elsewhere: what the commands do (`main.rs`), what they measure (`bench`).
-//! Invariant: what ARCHITECTURE.md draws is what Cargo builds (`what_is_drawn_is_what_is_built`).
+//! Here: dependencies between crates, labels of files, links of documentation pages, purity of types and core,
+//! promises that name their tests, names of providers, figures of names and phrases.
+//! Elsewhere: the commands (`main.rs`), benchmarks (`bench`).
+//! Invariant: the table in ARCHITECTURE.md matches Cargo (`what_is_drawn_is_what_is_built`).
 
 pub mod arrows;
 pub mod commits;

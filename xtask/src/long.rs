@@ -1,68 +1,68 @@
 //! `cargo xtask long [NAME…]`: the suites that take too long for every change, one after the other.
 //!
-//! Here: the table of them: a name, what it is, the test it is a larger count of, and the variables that ask for the count.
-//! Elsewhere: the short versions, which every run of the tests contains.
+//! Here: the table of suites: name, description, `cargo` arguments, and the variables that set the count.
+//! Elsewhere: the short versions, which every test run contains.
 
-use crate::run::{cargo, must};
+use crate::run::{cargo_command, run_command};
 
-/// One long suite: the same tests as ever, with a larger count.
-struct Suite {
+/// A long suite: existing tests with a larger count.
+struct LongSuite {
     name: &'static str,
-    what: &'static str,
-    /// What `cargo` is told.
+    description: &'static str,
+    /// The arguments of `cargo`.
     args: &'static [&'static str],
     counts: &'static [(&'static str, &'static str)],
 }
 
-const LONG: (&str, &str) = ("MINKE_LONG", "1");
+const LONG_ENV: (&str, &str) = ("MINKE_LONG", "1");
 
 /// A new long suite is a row here.
-const SUITES: &[Suite] = &[
-    Suite {
+const SUITES: &[LongSuite] = &[
+    LongSuite {
         name: "power",
-        what: "1,000 power cuts of the real program on loop-mounted images, and a control without fsync; needs root",
+        description: "1,000 power cuts of the real program on loop-mounted images, and a control without fsync; needs root",
         args: &["test", "--release", "-p", "minke-cli", "--test", "power", "--", "--nocapture"],
         counts: &[("MINKE_POWER_CUTS", "1000")],
     },
-    Suite {
+    LongSuite {
         name: "full",
-        what: "a home on disks of 200 kB to 6 MiB that fill up",
+        description: "a home on disks of 200 kB to 6 MiB that fill up",
         args: &["test", "--release", "-p", "minke-cli", "--test", "cli", "full::", "--", "--nocapture"],
-        counts: &[LONG],
+        counts: &[LONG_ENV],
     },
-    Suite {
+    LongSuite {
         name: "sim",
-        what: "the simulator of pods and clients",
+        description: "the simulator of pods and clients",
         args: &["test", "--release", "-p", "minke-testkit", "--test", "sim", "--", "--nocapture"],
         counts: &[("MINKE_SIM_LONG", "1")],
     },
-    Suite {
+    LongSuite {
         name: "tree",
-        what: "the simulated tree",
+        description: "the simulated tree",
         args: &["test", "-p", "minke-testkit", "--test", "tree", "--", "--nocapture"],
-        counts: &[LONG],
+        counts: &[LONG_ENV],
     },
-    Suite {
+    LongSuite {
         name: "mutate",
-        what: "a million mutations of a log, every byte of a 2 MiB log flipped",
+        description: "a million mutations of a log, every byte of a 2 MiB log flipped",
         args: &["test", "--release", "-p", "minke-session", "--test", "log", "damage", "--", "--nocapture"],
         counts: &[("MINKE_MUTATIONS", "1000000"), ("MINKE_FLIP_BYTES", "2097152")],
     },
-    Suite {
+    LongSuite {
         name: "faults",
-        what: "a fault at every file operation of the real program",
+        description: "a fault at every file operation of the real program",
         args: &["test", "--release", "-p", "minke-cli", "--test", "faults", "--", "--nocapture"],
         counts: &[("MINKE_FAULTS_LONG", "1")],
     },
-    Suite {
+    LongSuite {
         name: "chaos",
-        what: "fifty real pods under `kill -9`",
+        description: "fifty real pods under `kill -9`",
         args: &["test", "--release", "-p", "minke-cli", "--test", "chaos", "--", "--nocapture"],
-        counts: &[LONG],
+        counts: &[LONG_ENV],
     },
-    Suite {
+    LongSuite {
         name: "pods",
-        what: "1,000 idle pods: the cost of starts, lists, waiting and stops",
+        description: "1,000 idle pods: the cost of starts, lists, waiting and stops",
         args: &[
             "test",
             "--release",
@@ -75,11 +75,11 @@ const SUITES: &[Suite] = &[
             "--nocapture",
             "--test-threads=1",
         ],
-        counts: &[LONG],
+        counts: &[LONG_ENV],
     },
-    Suite {
+    LongSuite {
         name: "git",
-        what: "200 rounds of random commands against the user's git, in each backend",
+        description: "200 rounds of random commands against the user's git, in each backend",
         args: &[
             "test",
             "--release",
@@ -91,20 +91,20 @@ const SUITES: &[Suite] = &[
             "--",
             "--nocapture",
         ],
-        counts: &[LONG],
+        counts: &[LONG_ENV],
     },
-    Suite {
+    LongSuite {
         name: "store",
-        what: "two hosts on one PostgreSQL, a thousand jobs",
+        description: "two hosts on one PostgreSQL, a thousand jobs",
         args: &["test", "--release", "-p", "minke-cli", "--test", "store", "--", "--nocapture"],
-        counts: &[LONG],
+        counts: &[LONG_ENV],
     },
 ];
 
-/// Runs the suites that are named, or all of them; `--list` names them.
-pub(crate) fn long(names: &[String]) -> Result<(), String> {
+/// Runs the named suites, or all; `--list` prints their names.
+pub(crate) fn run_long_suites(names: &[String]) -> Result<(), String> {
     if names.iter().any(|name| name == "--list") {
-        SUITES.iter().for_each(|suite| println!("{:<8} {}", suite.name, suite.what));
+        SUITES.iter().for_each(|suite| println!("{:<8} {}", suite.name, suite.description));
         return Ok(());
     }
     if let Some(unknown) = names.iter().find(|name| !SUITES.iter().any(|suite| suite.name == **name)) {
@@ -114,9 +114,9 @@ pub(crate) fn long(names: &[String]) -> Result<(), String> {
         SUITES.iter().filter(|suite| names.is_empty() || names.iter().any(|name| name == suite.name));
     let mut failed = Vec::new();
     for suite in chosen {
-        println!("long: {}: {}", suite.name, suite.what);
-        let mut command = cargo(suite.args);
-        if let Err(why) = must(command.envs(suite.counts.iter().copied())) {
+        println!("long: {}: {}", suite.name, suite.description);
+        let mut command = cargo_command(suite.args);
+        if let Err(why) = run_command(command.envs(suite.counts.iter().copied())) {
             failed.push(format!("{}: {why}", suite.name));
         }
     }

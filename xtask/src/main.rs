@@ -1,7 +1,7 @@
-//! `cargo xtask`: the commands of the house. One line each here, the work in its own file.
+//! `cargo xtask`: development commands. One line each here, the work in its own file.
 //!
-//! Here: which command was asked for. Elsewhere: the rules (`lib.rs`), running things (`run`),
-//! the commands (`commands`), measuring (`bench`).
+//! Here: selecting the command. Elsewhere: the rules (`lib.rs`), running programs (`run`), the commands (`commands`),
+//! benchmarks (`bench`).
 #![expect(clippy::print_stdout, reason = "this is a command-line tool; its answers go to stdout")]
 
 mod bench;
@@ -10,7 +10,7 @@ mod long;
 mod pictures;
 mod process;
 mod run;
-mod stage;
+mod terminal_stage;
 
 use std::process::ExitCode;
 
@@ -35,17 +35,17 @@ fn main() -> ExitCode {
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     let outcome = match command.as_str() {
-        "test" => commands::test(&rest),
-        "check" => commands::check(),
-        "figures" => commands::figures(&rest),
-        "schema" => commands::schema(),
-        "bench" => bench::bench(&rest),
-        "sim" => commands::sim(&rest),
-        "mutate" => commands::mutate(&rest),
-        "faults" => commands::faults(),
-        "long" => long::long(&rest),
-        "pictures" => pictures::pictures(),
-        "deny" => commands::deny(),
+        "test" => commands::run_tests(&rest),
+        "check" => commands::run_checks(),
+        "figures" => commands::print_figures(&rest),
+        "schema" => commands::write_schema(),
+        "bench" => bench::run_benchmarks(&rest),
+        "sim" => commands::run_simulation(&rest),
+        "mutate" => commands::run_mutations(&rest),
+        "faults" => commands::run_faults(),
+        "long" => long::run_long_suites(&rest),
+        "pictures" => pictures::take_pictures(),
+        "deny" => commands::run_deny(),
         "" | "help" | "--help" | "-h" => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

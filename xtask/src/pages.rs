@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Returns every page: the Markdown files at the root, below `docs`, and in the folders of `xtask` and each crate.
-pub fn all(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut pages = markdown_in(root)?;
-    pages.extend(markdown_in(&root.join("xtask"))?);
+pub fn all_pages(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut pages = markdown_files(root)?;
+    pages.extend(markdown_files(&root.join("xtask"))?);
     let mut folders = vec![root.join("docs")];
     while let Some(folder) = folders.pop() {
-        pages.extend(markdown_in(&folder)?);
+        pages.extend(markdown_files(&folder)?);
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
             if path.is_dir() {
@@ -23,14 +23,14 @@ pub fn all(root: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(root.join("crates"))? {
         let path = entry?.path();
         if path.is_dir() {
-            pages.extend(markdown_in(&path)?);
+            pages.extend(markdown_files(&path)?);
         }
     }
     pages.sort();
     Ok(pages)
 }
 
-fn markdown_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn markdown_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -42,9 +42,9 @@ fn markdown_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns the targets of the links and images of a page that point into the repository. Code blocks are skipped.
-pub fn links(text: &str) -> Vec<&str> {
+pub fn link_targets(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    for line in outside_code(text) {
+    for line in lines_outside_code(text) {
         for rest in line.split("](").skip(1) {
             let Some((target, _)) = rest.split_once(')') else { continue };
             if !target.contains("://") && !target.starts_with("mailto:") {
@@ -60,12 +60,14 @@ pub fn broken_links(page: &Path) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(page)?;
     let folder = page.parent().unwrap_or(Path::new("."));
     let mut broken = Vec::new();
-    for link in links(&text) {
+    for link in link_targets(&text) {
         let (path, heading) = link.split_once('#').unwrap_or((link, ""));
         let file = if path.is_empty() { page.to_owned() } else { folder.join(path) };
         if !file.exists() {
             broken.push(format!("{}: the link `{link}` names a missing file", page.display()));
-        } else if !heading.is_empty() && !anchors(&fs::read_to_string(&file)?).iter().any(|a| a == heading) {
+        } else if !heading.is_empty()
+            && !heading_anchors(&fs::read_to_string(&file)?).iter().any(|a| a == heading)
+        {
             broken.push(format!("{}: the link `{link}` names a missing heading", page.display()));
         }
     }
@@ -85,15 +87,15 @@ pub fn missing_sources(page: &Path) -> io::Result<Vec<String>> {
     Ok(missing.map(|path| format!("{}: there is no `{path}`", page.display())).collect())
 }
 
-fn anchors(text: &str) -> Vec<String> {
-    outside_code(text)
+fn heading_anchors(text: &str) -> Vec<String> {
+    lines_outside_code(text)
         .filter(|line| line.starts_with('#'))
-        .map(|line| anchor(line.trim_start_matches('#').trim()))
+        .map(|line| heading_anchor(line.trim_start_matches('#').trim()))
         .collect()
 }
 
 /// Returns the anchor that GitHub gives to a heading: lower case, spaces as hyphens, other punctuation removed.
-pub fn anchor(heading: &str) -> String {
+pub fn heading_anchor(heading: &str) -> String {
     heading
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
@@ -102,7 +104,7 @@ pub fn anchor(heading: &str) -> String {
 }
 
 /// The lines of a page that are not inside a fenced code block.
-fn outside_code(text: &str) -> impl Iterator<Item = &str> {
+fn lines_outside_code(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
         let marks = line.trim_start().starts_with("```");

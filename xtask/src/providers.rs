@@ -1,44 +1,44 @@
-//! Providers: nobody but `llm` knows their names.
+//! Providers: only `llm` contains their names.
 //!
-//! A session moves from one provider to another because the rest of the program cannot tell them apart. The names are
-//! those of the embedded catalog and of the wire formats, so a new provider is looked for from its first day.
-//! Invariant: no source file outside `llm` holds one (`no_code_outside_llm_names_a_provider`). Tests may: they say which
-//! provider they play.
+//! A session can move between providers because the rest of the program does not distinguish them. The names
+//! are taken from the embedded catalog and the wire formats, so a new provider is checked automatically.
+//! Invariant: no source file outside `llm` contains a provider name (`no_code_outside_llm_names_a_provider`).
+//! Tests are exempt: they name the provider that they simulate.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The provider inside the binary is no secret: its scripts are part of the command line.
-const OUR_OWN: &str = "scripted";
-/// Names of wire formats and of firms that are no entry of the catalog.
-const MORE: [&str; 5] = ["openai", "anthropic", "gemini", "claude", "gpt-"];
+/// The built-in provider is exempt: its scripts are part of the command line.
+const OWN_PROVIDER: &str = "scripted";
+/// Names of wire formats and companies that are not in the catalog.
+const EXTRA_NAMES: [&str; 5] = ["openai", "anthropic", "gemini", "claude", "gpt-"];
 
-/// Programs that are called like a provider.
+/// Programs whose names contain a provider.
 const PROGRAMS: [&str; 1] = ["claude code"];
 
-/// The names that are looked for: the catalog's tables and a few more.
-pub fn names(catalog: &str) -> Vec<String> {
+/// The names to search for: the catalog's tables and a few more.
+pub fn provider_names(catalog: &str) -> Vec<String> {
     let tables = catalog.lines().filter_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'));
     let first = tables.map(|table| table.split('.').next().unwrap_or(table).trim_matches('"').to_owned());
-    let mut names: Vec<String> = first.filter(|name| name != OUR_OWN).collect();
-    names.extend(MORE.map(str::to_owned));
+    let mut names: Vec<String> = first.filter(|name| name != OWN_PROVIDER).collect();
+    names.extend(EXTRA_NAMES.map(str::to_owned));
     names.sort();
     names.dedup();
     names
 }
 
-/// Every line of code outside `llm` that holds a name.
-pub fn named(root: &Path, files: &[PathBuf], names: &[String]) -> io::Result<Vec<String>> {
+/// Every line of code outside `llm` that contains a name.
+pub fn lines_with_names(root: &Path, files: &[PathBuf], names: &[String]) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    for file in files.iter().filter(|file| is_looked_at(file)) {
+    for file in files.iter().filter(|file| is_checked_file(file)) {
         let text = fs::read_to_string(root.join(file))?;
         for (number, line) in (1..).zip(text.lines()) {
-            // From here to the end of a file are its tests.
+            // The rest of the file is its tests.
             if line.trim() == "#[cfg(test)]" {
                 break;
             }
-            if let Some(name) = name_in(line, names) {
+            if let Some(name) = find_name(line, names) {
                 found.push(format!("{}:{number} names `{name}`", file.display()));
             }
         }
@@ -46,25 +46,25 @@ pub fn named(root: &Path, files: &[PathBuf], names: &[String]) -> io::Result<Vec
     Ok(found)
 }
 
-fn is_looked_at(file: &Path) -> bool {
+fn is_checked_file(file: &Path) -> bool {
     let in_src = file.components().nth(2).is_some_and(|part| part.as_os_str() == "src");
     in_src
         && file.starts_with("crates")
         && !file.starts_with("crates/llm")
-        // The files of other programs bear their names.
+        // The files of other programs contain their names.
         && !file.starts_with("crates/exchange")
         && !file.starts_with("crates/testkit")
 }
 
-/// A whole word of the line, whatever its case; not the name of a hidden directory or of a text.
-pub fn name_in<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
+/// Finds a name as a whole word, ignoring case; not the name of a hidden directory or of a text file.
+pub fn find_name<'n>(line: &str, names: &'n [String]) -> Option<&'n str> {
     let line = line.to_lowercase();
     let inside = |c: char| c.is_ascii_alphanumeric();
     names.iter().map(String::as_str).find(|name| {
         line.match_indices(*name).any(|(at, _)| {
             let before = line.get(..at).and_then(|text| text.chars().next_back());
             let after = line.get(at + name.len()..).and_then(|text| text.chars().next());
-            // A directory of that name is somebody's files, not a provider; so is a text, and a program is none either.
+            // Directories, text files and programs of that name are not providers.
             before != Some('.')
                 && !line
                     .get(at..)

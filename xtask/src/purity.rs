@@ -1,8 +1,8 @@
-//! Purity: types and core crates depend on no async runtime and carry the bans that keep clocks, files,
-//! variables and tasks out.
+//! Purity: crates of the kinds types and core depend on no async runtime, and their `clippy.toml` bans
+//! clocks, files, variables and tasks.
 //!
-//! Here: reading Cargo's graph and each crate's `clippy.toml`.
-//! Elsewhere: catching a banned call (clippy, with that file).
+//! Here: checking Cargo's graph and each crate's `clippy.toml`. Elsewhere: detecting banned calls (clippy,
+//! with that file).
 //! Invariant: `types_and_core_are_pure` in tests/house.rs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::arrows::Plan;
+use crate::arrows::CratePlan;
 
-/// Packages that bring a runtime, and with it clocks, files and tasks.
+/// Packages of async runtimes.
 const RUNTIMES: [&str; 3] = ["tokio", "async-std", "smol"];
 
-/// What the `clippy.toml` of a pure crate must ban at least.
-pub const BANS: [&str; 8] = [
+/// The minimum bans of a pure crate.
+pub const REQUIRED_BANS: [&str; 8] = [
     "std::time::SystemTime::now",
     "std::time::Instant::now",
     "std::thread::spawn",
@@ -28,27 +28,27 @@ pub const BANS: [&str; 8] = [
     "std::fs::File::create",
 ];
 
-/// The crates that must be pure, by the kind they are drawn with.
-pub fn pure_crates(plan: &Plan) -> Vec<&str> {
+/// The crates that must be pure, according to their kind.
+pub fn pure_crates(plan: &CratePlan) -> Vec<&str> {
     plan.iter()
         .filter(|(_, room)| matches!(room.kind.as_str(), "types" | "core"))
         .map(|(name, _)| name.as_str())
         .collect()
 }
 
-/// A runtime somewhere below one of `crates`, as readable complaints.
-pub fn runtimes_below(metadata: &Value, crates: &[&str]) -> Result<Vec<String>, String> {
-    let names: BTreeMap<&str, &str> = list(&metadata["packages"])
+/// Reports async runtimes in the dependencies of `crates`.
+pub fn find_runtimes(metadata: &Value, crates: &[&str]) -> Result<Vec<String>, String> {
+    let names: BTreeMap<&str, &str> = array_items(&metadata["packages"])
         .filter_map(|package| Some((package["id"].as_str()?, package["name"].as_str()?)))
         .collect();
-    let below: BTreeMap<&str, Vec<&str>> = list(&metadata["resolve"]["nodes"])
-        .filter_map(|node| Some((node["id"].as_str()?, normal_below(node))))
+    let below: BTreeMap<&str, Vec<&str>> = array_items(&metadata["resolve"]["nodes"])
+        .filter_map(|node| Some((node["id"].as_str()?, normal_dependencies(node))))
         .collect();
     let mut complaints = Vec::new();
     for name in crates {
         let package = format!("minke-{name}");
         let id = names.iter().find(|(_, known)| **known == package).map(|(id, _)| *id);
-        let id = id.ok_or_else(|| format!("Cargo knows no package `{package}`"))?;
+        let id = id.ok_or_else(|| format!("Cargo does not know the package `{package}`"))?;
         let mut seen = BTreeSet::new();
         let mut open = vec![id];
         while let Some(id) = open.pop() {
@@ -63,40 +63,39 @@ pub fn runtimes_below(metadata: &Value, crates: &[&str]) -> Result<Vec<String>, 
     Ok(complaints)
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+fn array_items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The packages that the node's own code uses (neither its tests nor its build script).
-fn normal_below(node: &Value) -> Vec<&str> {
-    list(&node["deps"])
-        .filter(|dep| list(&dep["dep_kinds"]).any(|kind| kind["kind"].is_null()))
+/// The normal dependencies of a node (without those of tests and build scripts).
+fn normal_dependencies(node: &Value) -> Vec<&str> {
+    array_items(&node["deps"])
+        .filter(|dep| array_items(&dep["dep_kinds"]).any(|kind| kind["kind"].is_null()))
         .filter_map(|dep| dep["pkg"].as_str())
         .collect()
 }
 
-/// Bans that the `clippy.toml` of a pure crate lacks, as readable complaints.
+/// Reports bans missing in the `clippy.toml` of a pure crate.
 pub fn missing_bans(root: &Path, crates: &[&str]) -> Vec<String> {
     let mut complaints = Vec::new();
     for name in crates {
         let path = root.join("crates").join(name).join("clippy.toml");
         match fs::read_to_string(&path) {
-            Ok(text) => complaints.extend(lacking(&text).map(|ban| {
+            Ok(text) => complaints.extend(absent_bans(&text).map(|ban| {
                 format!(
                     "crates/{name}/clippy.toml does not ban `{ban}`: copy the line from another pure crate"
                 )
             })),
-            Err(why) => complaints.push(format!(
-                "crates/{name}/clippy.toml cannot be read ({why}): a pure crate needs its bans"
-            )),
+            Err(why) => complaints
+                .push(format!("could not read crates/{name}/clippy.toml, which a pure crate needs: {why}")),
         }
     }
     complaints
 }
 
-/// The bans that a `clippy.toml` lacks; commented lines do not count.
-pub fn lacking(text: &str) -> impl Iterator<Item = &'static str> {
+/// The bans that a `clippy.toml` lacks; comments do not count.
+pub fn absent_bans(text: &str) -> impl Iterator<Item = &'static str> {
     let live: Vec<String> =
         text.lines().filter(|line| !line.trim_start().starts_with('#')).map(str::to_owned).collect();
-    BANS.into_iter().filter(move |ban| !live.iter().any(|line| line.contains(&format!("\"{ban}\""))))
+    REQUIRED_BANS.into_iter().filter(move |ban| !live.iter().any(|line| line.contains(&format!("\"{ban}\""))))
 }

@@ -11,14 +11,14 @@ fn parse(path: &str, text: &str) -> SourceFile {
 
 #[test]
 fn the_figures_of_this_tree_meet_their_limits() {
-    let root = tree::root();
+    let root = tree::workspace_root();
     let complaints = Limits::read(&root).unwrap().complaints(&measure(&root).unwrap());
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
 #[test]
 fn a_worse_figure_is_refused() {
-    let root = tree::root();
+    let root = tree::workspace_root();
     let limits = Limits::read(&root).unwrap();
     let measured = measure(&root).unwrap();
     for one in MEASURES {

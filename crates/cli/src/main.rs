@@ -1,237 +1,180 @@
-//! `minke`: the binary. One file per subcommand; each looks at the world through `Surroundings` and prints through
-//! `Screen`.
+//! The `minke` binary. One file per subcommand; each reads its environment from `CliContext` and prints
+//! through `CliOutput`.
 
-mod answer;
-mod around;
-mod asking;
-mod attach;
-mod budget;
-mod card;
-mod chorus;
-mod completing;
-mod config;
-mod create;
-mod desk;
-mod doctor;
-mod exec;
-mod face;
-mod failure;
-mod family;
-mod fork;
-mod gc;
-mod held;
-mod hooks;
-mod host;
-mod init;
-mod job;
-mod lift;
-mod log;
-mod login;
-mod mock_llm;
-mod models;
-mod order;
-mod panic;
-mod paths;
-mod pod;
-mod policy;
-mod private;
-mod profile;
-mod prompt;
-mod ps;
-mod questions;
-mod read;
-mod referred;
-mod replay;
-mod schema;
-mod screen;
-mod send;
-mod settings;
-mod skills;
-mod spawn;
-mod spoken;
-mod stop;
-mod store;
-mod streams;
-mod tail;
-mod thread;
-mod thread_export;
-mod thread_found;
-mod thread_import;
-mod threads_shown;
-mod top;
-mod tour;
-mod transcript;
-mod trust;
-mod typed;
-mod umask;
-mod undo;
-mod visit;
-mod wait;
-mod zone;
+mod commands;
+mod completions;
+mod context;
+mod engine_client;
+mod error;
+mod output;
+mod process;
+mod render;
+mod session;
+mod tui_backend;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use around::Surroundings;
-use failure::{Exit, Failure};
-use screen::{Common, Screen};
+use context::CliContext;
+use error::{CliError, ExitKind};
+use output::{CliOutput, GlobalOptions};
 
-/// Runs coding agents as pods: one agent, one process, one log that survives anything.
+/// Runs coding agents as pods: one agent, one process, one append-only log.
 #[derive(Debug, Parser)]
 #[command(name = "minke", version, max_term_width = 100)]
-struct Minke {
+struct Cli {
     #[command(flatten)]
-    common: Common,
-    /// Without one: the terminal UI in this directory
+    common: GlobalOptions,
+    /// Command to run (default: open the terminal UI in this directory)
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// One run, headless; its pod stops at the end
-    Exec(exec::Exec),
-    /// Join a pod: see what happens, say something; starts the pod if it sleeps
-    Attach(attach::Attach),
-    /// Live pods
-    Ps(ps::Ps),
-    /// Live pods as a tree, all the time: sort, attach, send, stop
-    Top(top::Top),
-    /// The last entries of a session, and what follows
-    Tail(tail::Tail),
-    /// Say something to a pod; starts the pod if it sleeps
-    Send(send::Send),
-    /// What a pod said, from its log
-    Read(read::Read),
-    /// Until pods have come to an end, or ask something
-    Wait(wait::Wait),
-    /// A child for a live pod
-    Spawn(spawn::Spawn),
-    /// Stop the run of a pod at a safe point
-    Pause(order::Order),
-    /// Go on with a paused or interrupted run
-    Resume(order::Order),
-    /// End the run of a pod, or give up a paused one
-    Cancel(order::Order),
-    /// End the process of a pod; its session stays
-    Stop(stop::Stop),
-    /// Open questions
-    Asks(answer::Asks),
-    /// Answer a question
-    Answer(answer::Answer),
-    /// A new session that begins where another one stands
-    Fork(fork::Fork),
-    /// Put back what a run changed
-    Undo(undo::Undo),
-    /// Conversations, living or not: list, search, name, put away
+    /// Run a prompt headless; the pod stops at the end
+    Exec(commands::run::exec::ExecArgs),
+    /// Attach to a pod and talk to it; starts the pod if it sleeps
+    Attach(commands::run::attach::AttachArgs),
+    /// List live pods
+    Ps(commands::watch::ps::PsArgs),
+    /// Watch live pods as a tree: sort, attach, send, stop
+    Top(commands::watch::top::TopArgs),
+    /// Print the last entries of a session and follow it
+    Tail(commands::watch::tail::TailArgs),
+    /// Send a message to a pod; starts the pod if it sleeps
+    Send(commands::watch::send::SendArgs),
+    /// Print the messages of a pod from its log
+    Read(commands::watch::read::ReadArgs),
+    /// Wait until pods finish or need an answer
+    Wait(commands::watch::wait::WaitArgs),
+    /// Start a child pod under a running pod
+    Spawn(commands::run::spawn::SpawnArgs),
+    /// Pause the run of a pod at a safe point
+    Pause(commands::watch::run_control::RunControlArgs),
+    /// Resume a paused or interrupted run
+    Resume(commands::watch::run_control::RunControlArgs),
+    /// Cancel the run of a pod, also a paused one
+    Cancel(commands::watch::run_control::RunControlArgs),
+    /// Stop the process of a pod; its session remains
+    Stop(commands::watch::stop::StopArgs),
+    /// List open asks
+    Asks(commands::approvals::asks::AsksArgs),
+    /// Answer an ask
+    Answer(commands::approvals::asks::AnswerArgs),
+    /// Create a session that continues another one
+    Fork(commands::sessions::fork::ForkArgs),
+    /// Undo the file changes of a run
+    Undo(commands::sessions::undo::UndoArgs),
+    /// List, search, rename and archive conversations
     #[command(subcommand)]
-    Thread(thread::Threads),
-    /// Work that is done by itself: begin, list, pause, resume, cancel
+    Thread(commands::sessions::thread::ThreadCommand),
+    /// Start, list, pause, resume and cancel background jobs
     #[command(subcommand)]
-    Job(job::Jobs),
-    /// The file that lists and searches read
+    Job(commands::automation::job::JobCommand),
+    /// Manage the search index
     #[command(subcommand)]
-    Index(thread::Indexes),
-    /// Look at, check, repair and export session logs
+    Index(commands::sessions::thread::IndexCommand),
+    /// Show, verify, repair and export session logs
     #[command(subcommand)]
-    Log(log::Log),
-    /// Remove clones that nobody works in any more
-    Gc(gc::Gc),
-    /// Store the key of a provider, or see which keys there are
-    Login(login::Login),
-    /// Run a session again from its log and recordings, offline, and report the first difference
-    Replay(replay::Replay),
-    /// Models that can be chosen, and what is known of them
-    Models(models::Models),
-    /// What this machine gives to pods, what is missing, and what to do about it
-    Doctor(doctor::Doctor),
-    /// What a workspace brings along that could run something, and whether you trust it
-    Trust(trust::Trust),
-    /// Hooks that count here, and trying them
+    Log(commands::sessions::log::LogCommand),
+    /// Remove unused clones
+    Gc(commands::sessions::gc::GcArgs),
+    /// Store the key of a provider, or list keys
+    Login(commands::setup::login::LoginArgs),
+    /// Replay a session offline and report the first difference
+    Replay(commands::sessions::replay::ReplayArgs),
+    /// List models and their properties
+    Models(commands::setup::models::ModelsArgs),
+    /// Check this machine and suggest fixes
+    Doctor(commands::diagnostics::doctor::DoctorArgs),
+    /// Review and trust the executable configuration of a workspace
+    Trust(commands::approvals::trust::TrustArgs),
+    /// List and test hooks
     #[command(subcommand)]
-    Hooks(hooks::HooksCommand),
-    /// What the rules say to a call, and the rules themselves
+    Hooks(commands::automation::hooks::HooksCommand),
+    /// Evaluate, list, add and simulate policy rules
     #[command(subcommand)]
-    Policy(policy::Policy),
-    /// What a pod here would be declared to be, where each value comes from, and your own settings
+    Policy(commands::approvals::policy::PolicyCommand),
+    /// Show or edit configuration and where each value comes from
     #[command(subcommand)]
-    Config(config::Config),
-    /// Profiles: recipes for agents, in Lua
+    Config(commands::setup::config::ConfigCommand),
+    /// List, show, check and create profiles
     #[command(subcommand)]
-    Profile(profile::Profile),
-    /// What a model is told first
+    Profile(commands::setup::profile::ProfileCommand),
+    /// Show the system prompt of a pod
     #[command(subcommand)]
-    Prompt(prompt::Prompt),
-    /// Skills and workflows that an input can refer to
+    Prompt(commands::setup::prompt::PromptCommand),
+    /// List, show and check skills and workflows
     #[command(subcommand)]
-    Skills(skills::Skills),
-    /// Write commented starters for this workspace; nothing is written over
-    Init(init::Init),
-    /// Where everything lies
-    Paths(paths::Paths),
-    /// A script served over loopback HTTP in all four wire formats, to test any client against
-    MockLlm(mock_llm::MockLlm),
-    /// The door for programs: threads, frames and questions over loopback HTTP, or on stdin and stdout
-    Host(host::Host),
-    /// What Minke is about, shown on real pods in a directory of its own: no key, no network, some seconds
-    Tour(tour::Tour),
-    /// The shapes of the pod protocol
-    Schema(schema::Schema),
-    /// One pod's process; started by the other commands
+    Skills(commands::setup::skills::SkillsCommand),
+    /// Write commented starter files; overwrites nothing
+    Init(commands::setup::init::InitArgs),
+    /// Print the config, data and runtime directories
+    Paths(commands::diagnostics::paths::PathsArgs),
+    /// Serve a scripted model over HTTP in all four API formats
+    MockLlm(commands::diagnostics::mock_llm::MockLlmArgs),
+    /// Serve the HTTP and JSON-RPC API on loopback
+    Host(commands::automation::host::HostArgs),
+    /// Demonstrate Minke on real pods; needs no key and no network
+    Tour(commands::diagnostics::tour::TourArgs),
+    /// Print the schema of the pod protocol
+    Schema(commands::diagnostics::schema::SchemaArgs),
+    /// Run the process of one pod; other commands start it
     #[command(hide = true)]
-    Pod(pod::Pod),
+    Pod(commands::diagnostics::pod::PodProcessArgs),
 }
 
 fn main() -> ExitCode {
-    // A fence is put up by this binary, executed once more under another name: nothing else may come first.
-    if std::env::args_os().next().is_some_and(|name| minke_exec::fence::is_helper(&name)) {
-        return minke_exec::fence::helper_main();
+    // Before anything else: the sandbox helper is this binary, executed under another name.
+    if std::env::args_os().next().is_some_and(|name| minke_exec::sandbox::is_helper(&name)) {
+        return minke_exec::sandbox::helper_main();
     }
-    umask::close();
-    if let Err(failure) = private::keep_memory_private() {
-        Screen::plain(&Common::default()).fail(&failure);
+    process::umask::make_files_private();
+    if let Err(failure) = process::hardening::protect_memory() {
+        CliOutput::without_context(&GlobalOptions::default()).print_error(&failure);
         return failure.exit.into();
     }
-    let minke = match Minke::try_parse() {
+    let minke = match Cli::try_parse() {
         Ok(minke) => minke,
-        Err(error) => return show_usage(&error),
+        Err(error) => return report_usage_error(&error),
     };
-    if let Some(failure) = store::choose(&minke.common) {
-        Screen::plain(&minke.common).fail(&failure);
+    if let Some(failure) = process::store::reexec_with_store(&minke.common) {
+        CliOutput::without_context(&minke.common).print_error(&failure);
         return failure.exit.into();
     }
-    let around = match Surroundings::look() {
+    let context = match CliContext::from_process() {
         Ok(around) => around,
         Err(failure) => {
-            Screen::plain(&minke.common).fail(&failure);
+            CliOutput::without_context(&minke.common).print_error(&failure);
             return failure.exit.into();
         }
     };
-    let screen = Screen::new(&minke.common, &around);
-    panic::report_to(&around);
+    let output = CliOutput::new(&minke.common, &context);
+    process::panic::install_hook(&context);
     let done = match minke.command {
-        Some(Command::Pod(pod)) => pod::run(pod, &around),
-        Some(command) => run(command, &around, &screen).map(ExitCode::from),
-        None => open(&around, &screen).map(ExitCode::from),
+        Some(Command::Pod(pod)) => commands::diagnostics::pod::run(pod, &context),
+        Some(command) => run_command(command, &context, &output).map(ExitCode::from),
+        None => run_default(&context, &output).map(ExitCode::from),
     };
     match done {
         Ok(code) => code,
         Err(failure) => {
-            screen.fail(&failure);
+            output.print_error(&failure);
             failure.exit.into()
         }
     }
 }
 
-/// `minke` alone.
-fn open(around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
-    wake_host(around, screen)?;
-    in_runtime(face::alone(around, screen))
+/// Runs `minke` without a command.
+fn run_default(context: &CliContext, screen: &CliOutput) -> Result<ExitKind, CliError> {
+    wake_host(context, screen)?;
+    block_on(tui_backend::run_default(context, screen))
 }
 
 impl Command {
-    /// Whether it has to do with what pods do, so that it is time to go on with jobs that nobody has.
+    /// Returns true for commands about pods, after which due jobs without a host are started.
     fn is_about_pods(&self) -> bool {
         matches!(
             self,
@@ -249,76 +192,76 @@ impl Command {
     }
 }
 
-fn run(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+fn run_command(command: Command, context: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
     if command.is_about_pods() {
-        wake_host(around, screen)?;
+        wake_host(context, output)?;
     }
     match command {
-        Command::Ps(ps) => return ps::run(&ps, around, screen),
-        Command::Read(read) => return read::run(&read, around, screen),
-        Command::Gc(gc) => return gc::run(&gc, around, screen),
-        Command::Index(index) => return thread::rebuild(&index, around, screen),
-        Command::Fork(fork) => return fork::run(fork, around, screen),
-        Command::Replay(replay) => return replay::run(&replay, around, screen),
-        Command::Log(log) => return log::run(log, around, screen),
-        Command::Login(login) => return login::run(&login, around, screen),
-        Command::Models(models) => return models::run(&models, around, screen),
-        Command::Doctor(doctor) => return doctor::run(&doctor, around, screen),
-        Command::Paths(paths) => return paths::run(&paths, around, screen),
-        Command::Trust(trust) => return trust::run(&trust, around, screen),
-        Command::Policy(policy) => return policy::run(policy, around, screen),
-        Command::Config(config) => return config::run(config, around, screen),
-        Command::Profile(profile) => return profile::run(profile, around, screen),
-        Command::Prompt(prompt) => return prompt::run(prompt, around, screen),
-        Command::Skills(skills) => return skills::run(&skills, around, screen),
-        Command::Init(init) => return init::run(&init, around, screen),
-        Command::Schema(schema) => return schema::run(&schema, screen),
-        Command::Asks(asks) => return answer::list(&asks, around, screen),
+        Command::Ps(ps) => return commands::watch::ps::run(&ps, context, output),
+        Command::Read(read) => return commands::watch::read::run(&read, context, output),
+        Command::Gc(gc) => return commands::sessions::gc::run(&gc, context, output),
+        Command::Index(index) => return commands::sessions::thread::rebuild_index(&index, context, output),
+        Command::Fork(fork) => return commands::sessions::fork::run(fork, context, output),
+        Command::Replay(replay) => return commands::sessions::replay::run(&replay, context, output),
+        Command::Log(log) => return commands::sessions::log::run(log, context, output),
+        Command::Login(login) => return commands::setup::login::run(&login, context, output),
+        Command::Models(models) => return commands::setup::models::run(&models, context, output),
+        Command::Doctor(doctor) => return commands::diagnostics::doctor::run(&doctor, context, output),
+        Command::Paths(paths) => return commands::diagnostics::paths::run(&paths, context, output),
+        Command::Trust(trust) => return commands::approvals::trust::run(&trust, context, output),
+        Command::Policy(policy) => return commands::approvals::policy::run(policy, context, output),
+        Command::Config(config) => return commands::setup::config::run(config, context, output),
+        Command::Profile(profile) => return commands::setup::profile::run(profile, context, output),
+        Command::Prompt(prompt) => return commands::setup::prompt::run(prompt, context, output),
+        Command::Skills(skills) => return commands::setup::skills::run(&skills, context, output),
+        Command::Init(init) => return commands::setup::init::run(&init, context, output),
+        Command::Schema(schema) => return commands::diagnostics::schema::run(&schema, output),
+        Command::Asks(asks) => return commands::approvals::asks::print_asks(&asks, context, output),
         _ => {}
     }
-    in_runtime(talk(command, around, screen))
+    block_on(run_async(command, context, output))
 }
 
-fn wake_host(around: &Surroundings, screen: &Screen) -> Result<(), Failure> {
-    if let Err(e) = minke_host::wake(&around.home()?.paths) {
-        screen.note(&format!("jobs are due, and a host cannot be started for them: {e}"));
+fn wake_host(around: &CliContext, screen: &CliOutput) -> Result<(), CliError> {
+    if let Err(e) = minke_host::wake_host(&around.open_home()?.paths) {
+        screen.print_note(&format!("jobs are due, but a host could not be started: {e}"));
     }
     Ok(())
 }
 
-fn in_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+fn block_on(work: impl Future<Output = Result<ExitKind, CliError>>) -> Result<ExitKind, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|e| Failure::new(Exit::Failed, "cannot start").why(e))?;
+        .map_err(|e| CliError::new(ExitKind::Failed, "could not start the async runtime").with_reason(e))?;
     let done = runtime.block_on(work);
-    // A thread that still waits for a line on stdin must not hold the end up.
+    // A thread that still reads stdin must not delay the exit.
     runtime.shutdown_background();
     done
 }
 
-/// Commands that talk to a pod.
-async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Result<Exit, Failure> {
+/// Runs the commands that need an async runtime.
+async fn run_async(command: Command, context: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
     match command {
-        Command::Exec(exec) => Box::pin(exec::run(exec, around, screen)).await,
-        Command::Attach(attach) => Box::pin(attach::run(attach, around, screen)).await,
-        Command::Tail(tail) => Box::pin(tail::run(tail, around, screen)).await,
-        Command::Top(top) => Box::pin(top::run(top, around, screen)).await,
-        Command::Wait(wait) => Box::pin(wait::run(wait, around, screen)).await,
-        Command::Spawn(spawn) => Box::pin(spawn::run(spawn, around, screen)).await,
-        Command::Send(send) => Box::pin(send::run(send, around, screen)).await,
-        Command::Pause(order) => order::pause(order, around, screen).await,
-        Command::Resume(order) => order::resume(order, around, screen).await,
-        Command::Cancel(order) => order::cancel(order, around, screen).await,
-        Command::Stop(stop) => stop::run(stop, around, screen).await,
-        Command::Answer(answer) => answer::run(answer, around, screen).await,
-        Command::Undo(undo) => undo::run(undo, around, screen).await,
-        Command::Thread(threads) => Box::pin(thread::run(threads, around, screen)).await,
-        Command::Job(jobs) => Box::pin(job::run(jobs, around, screen)).await,
-        Command::Host(host) => Box::pin(host::run(host, around, screen)).await,
-        Command::MockLlm(mock) => mock_llm::run(mock, around, screen).await,
-        Command::Tour(tour) => Box::pin(tour::run(tour, around, screen)).await,
-        Command::Hooks(hooks) => Box::pin(hooks::run(hooks, around, screen)).await,
+        Command::Exec(exec) => Box::pin(commands::run::exec::run(exec, context, output)).await,
+        Command::Attach(attach) => Box::pin(commands::run::attach::run(attach, context, output)).await,
+        Command::Tail(tail) => Box::pin(commands::watch::tail::run(tail, context, output)).await,
+        Command::Top(top) => Box::pin(commands::watch::top::run(top, context, output)).await,
+        Command::Wait(wait) => Box::pin(commands::watch::wait::run(wait, context, output)).await,
+        Command::Spawn(spawn) => Box::pin(commands::run::spawn::run(spawn, context, output)).await,
+        Command::Send(send) => Box::pin(commands::watch::send::run(send, context, output)).await,
+        Command::Pause(order) => commands::watch::run_control::pause_run(order, context, output).await,
+        Command::Resume(order) => commands::watch::run_control::resume_run(order, context, output).await,
+        Command::Cancel(order) => commands::watch::run_control::cancel_run(order, context, output).await,
+        Command::Stop(stop) => commands::watch::stop::run(stop, context, output).await,
+        Command::Answer(answer) => commands::approvals::asks::run(answer, context, output).await,
+        Command::Undo(undo) => commands::sessions::undo::run(undo, context, output).await,
+        Command::Thread(threads) => Box::pin(commands::sessions::thread::run(threads, context, output)).await,
+        Command::Job(jobs) => Box::pin(commands::automation::job::run(jobs, context, output)).await,
+        Command::Host(host) => Box::pin(commands::automation::host::run(host, context, output)).await,
+        Command::MockLlm(mock) => commands::diagnostics::mock_llm::run(mock, context, output).await,
+        Command::Tour(tour) => Box::pin(commands::diagnostics::tour::run(tour, context, output)).await,
+        Command::Hooks(hooks) => Box::pin(commands::automation::hooks::run(hooks, context, output)).await,
         Command::Ps(_)
         | Command::Read(_)
         | Command::Gc(_)
@@ -339,15 +282,15 @@ async fn talk(command: Command, around: &Surroundings, screen: &Screen) -> Resul
         | Command::Init(_)
         | Command::Schema(_)
         | Command::Asks(_)
-        | Command::Pod(_) => Err(Failure::new(Exit::Failed, "this command does not talk to a pod")),
+        | Command::Pod(_) => Err(CliError::new(ExitKind::Failed, "this command does not talk to a pod")),
     }
 }
 
-/// Help and versions go to stdout and are no error; everything else is wrong usage. With `--json` on the line the error
-/// is an object like every other.
-fn show_usage(error: &clap::Error) -> ExitCode {
+/// Prints help and versions to stdout; everything else is a usage error. With `--json`, the error is printed
+/// as an object.
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone has seen enough.
+        // Ignore an error: the reader has closed the pipe.
         drop(error.print());
         return ExitCode::SUCCESS;
     }
@@ -356,12 +299,12 @@ fn show_usage(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let first = text.lines().next().unwrap_or_default();
         let message = first.strip_prefix("error: ").unwrap_or(first);
-        let failure = Failure::usage(message).hint(format!("`{} --help`", Minke::command().get_name()));
-        Screen::plain(&Common { json, ..Common::default() }).fail(&failure);
+        let failure = CliError::usage(message).with_hint(format!("`{} --help`", Cli::command().get_name()));
+        CliOutput::without_context(&GlobalOptions { json, ..GlobalOptions::default() }).print_error(&failure);
     } else {
         let text = error.render().to_string();
-        // It repeats the words of the line. Only clean ones may have clap's colours.
-        drop(if screen::clean(&text) == text { error.print() } else { screen::ask(&text) });
+        // The message repeats the arguments. Only text without control characters keeps clap's colours.
+        drop(if output::sanitize_text(&text) == text { error.print() } else { output::write_prompt(&text) });
     }
-    Exit::Usage.into()
+    ExitKind::Usage.into()
 }

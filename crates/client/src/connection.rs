@@ -1,17 +1,18 @@
-//! A connection to a pod: methods out with ids, frames in, and how far one has read.
+//! A connection to a pod: sends methods with ids, receives frames, and tracks the last entry read.
 //!
-//! Here: one socket. Elsewhere: finding or starting the pod (`find`, `launch`), what a frame means (`protocol`, faces).
-//! Invariant: `next` may be dropped at any await and loses nothing, because half-received lines live in the connection
+//! Here: one socket. Elsewhere: finding or starting the pod (`find`, `launch`), the meaning of frames
+//! (`protocol`, frontends).
+//! Invariant: `next_frame` is cancel-safe, because partial lines are stored in the connection
 //! (`a_frame_in_two_pieces_survives_a_dropped_wait`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use minke_protocol::limits::{FRAME_BYTES, POD_SOCKET_MS};
+use minke_protocol::limits::{MAX_FRAME_BYTES, POD_SOCKET_TIMEOUT_MS};
 use minke_protocol::{
-    BadFrame, ClientInfo, Event, Frame, Hello, Id, LineFault, LineReader, Method, PROTOCOL, Place, Refusal,
-    Request, ServerHello, Subscribe,
+    ClientInfo, ClientRequest, Event, EventPosition, Frame, FrameError, Hello, LineReadError, LineReader,
+    Method, PROTOCOL, Refusal, RequestId, ServerHello, Subscribe,
 };
 use minke_record::Position;
 use minke_registry::SocketPath;
@@ -22,10 +23,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-/// Each wait for the other end: longer than that and it is not there.
-const SOCKET_WAIT: Duration = Duration::from_millis(POD_SOCKET_MS);
-/// What is read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// The timeout of each wait for the peer.
+const SOCKET_TIMEOUT: Duration = Duration::from_millis(POD_SOCKET_TIMEOUT_MS);
+/// The read size.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 /// A typed connection to one pod.
 #[derive(Debug)]
@@ -37,13 +38,13 @@ pub struct Connection {
     chunk: Vec<u8>,
     ids: u64,
     server: ServerHello,
-    /// The pod has said `hello`.
-    greeted: bool,
+    /// The pod has sent `hello`.
+    hello_received: bool,
     position: Option<Position>,
 }
 
 impl Connection {
-    /// Connects, says `hello` as `client`, and waits for the pod's.
+    /// Connects, sends `hello` as `client`, and waits for the pod's `hello`.
     pub async fn open(
         socket: &Path,
         subscribe: Subscribe,
@@ -51,59 +52,59 @@ impl Connection {
         client: ClientInfo,
     ) -> Result<Connection, ConnectionError> {
         let at = |source| ConnectionError::Io { what: "connect to", socket: socket.to_owned(), source };
-        let short = SocketPath::to(socket).map_err(at)?;
-        let stream = within(socket, UnixStream::connect(short.path())).await?.map_err(at)?;
+        let short = SocketPath::for_socket(socket).map_err(at)?;
+        let stream = with_timeout(socket, UnixStream::connect(short.path())).await?.map_err(at)?;
         let (reader, writer) = stream.into_split();
         let mut connection = Connection {
             socket: socket.to_owned(),
             reader,
             writer,
             lines: LineReader::new(),
-            chunk: vec![0; CHUNK_BYTES],
+            chunk: vec![0; READ_CHUNK_BYTES],
             ids: 0,
             server: ServerHello::new(""),
-            greeted: false,
+            hello_received: false,
             position: since,
         };
         let hello = Hello { protocol: PROTOCOL, subscribe, since, client: Some(client) };
-        connection.write(&Request::new(Method::Hello(hello))).await?;
-        let first = within(socket, connection.next()).await??;
+        connection.write_request(&ClientRequest::new(Method::Hello(hello))).await?;
+        let first = with_timeout(socket, connection.next_frame()).await??;
         match first.map(|frame| frame.event) {
             Some(Event::Hello(server)) => {
                 connection.server = server;
-                connection.greeted = true;
+                connection.hello_received = true;
             }
             Some(Event::Error(refusal)) => return Err(ConnectionError::Refused { refusal }),
             Some(other) => {
                 let why = format!("it answered `hello` with `{}`", other.name());
                 return Err(ConnectionError::NotAPod { socket: socket.to_owned(), why });
             }
-            None => return Err(connection.closed()),
+            None => return Err(connection.closed_error()),
         }
         Ok(connection)
     }
 
-    /// What the pod said of itself.
-    pub fn server(&self) -> &ServerHello {
+    /// The pod's `hello`.
+    pub fn server_hello(&self) -> &ServerHello {
         &self.server
     }
 
-    /// The last entry that was seen here: where to go on after a reconnect.
+    /// The last entry received: the position to continue from after a reconnect.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// Sends a method; its reply comes as a frame with this id.
-    pub async fn send(&mut self, method: Method) -> Result<Id, ConnectionError> {
+    /// Sends a method; its reply is a frame with this id.
+    pub async fn send(&mut self, method: Method) -> Result<RequestId, ConnectionError> {
         self.ids += 1;
-        let id = Id::number(self.ids);
-        self.write(&Request { id: Some(id.clone()), method }).await?;
+        let id = RequestId::from_number(self.ids);
+        self.write_request(&ClientRequest { id: Some(id.clone()), method }).await?;
         Ok(id)
     }
 
-    /// Sends a method and waits for its reply, dropping whatever else comes before it: for connections that have
-    /// subscribed to nothing. `patience` is how long the pod may take to answer.
-    pub async fn ask<T: for<'de> Deserialize<'de>>(
+    /// Sends a method and waits for its reply, dropping all frames before it: for connections without
+    /// subscriptions. `patience` is the timeout of the reply.
+    pub async fn send_and_wait<T: for<'de> Deserialize<'de>>(
         &mut self,
         method: Method,
         patience: Duration,
@@ -112,15 +113,16 @@ impl Connection {
         let id = self.send(method).await?;
         let answer = async {
             loop {
-                let Some(frame) = self.next().await? else {
-                    return Err(self.closed());
+                let Some(frame) = self.next_frame().await? else {
+                    return Err(self.closed_error());
                 };
-                if let (Event::Reply(data), Place::One { id: Some(of) }) = (&frame.event, &frame.place)
+                if let (Event::Reply(data), EventPosition::Direct { id: Some(of) }) =
+                    (&frame.event, &frame.position)
                     && *of == id
                 {
-                    let result = data.result::<T>().map_err(|e| ConnectionError::NotAPod {
+                    let result = data.parse_result::<T>().map_err(|e| ConnectionError::NotAPod {
                         socket: self.socket.clone(),
-                        why: format!("its reply to `{name}` cannot be read: {e}"),
+                        why: format!("could not read its reply to `{name}`: {e}"),
                     })?;
                     return Ok(result.map_err(Clone::clone));
                 }
@@ -128,12 +130,13 @@ impl Connection {
         };
         match timeout(patience, answer).await {
             Ok(answered) => answered,
-            Err(_) => Err(self.silent(patience)),
+            Err(_) => Err(self.timeout_error(patience)),
         }
     }
 
-    /// The next frame; `None` when the pod has closed. Frames of events that this version does not know are skipped.
-    pub async fn next(&mut self) -> Result<Option<Frame>, ConnectionError> {
+    /// The next frame; `None` when the pod has closed the connection. Events unknown to this version are
+    /// skipped.
+    pub async fn next_frame(&mut self) -> Result<Option<Frame>, ConnectionError> {
         loop {
             while let Some(line) = self.lines.next() {
                 let line =
@@ -142,8 +145,10 @@ impl Connection {
                     .map_err(|bad| ConnectionError::BadFrame { socket: self.socket.clone(), bad })?;
                 match &frame.event {
                     Event::Unknown(_) => continue,
-                    // It belongs to none of our methods: the pod cannot go on with this connection, and says why.
-                    Event::Error(refusal) if frame.place == (Place::One { id: None }) && self.greeted => {
+                    // It answers none of our methods: the pod closes this connection and gives the reason.
+                    Event::Error(refusal)
+                        if frame.position == (EventPosition::Direct { id: None }) && self.hello_received =>
+                    {
                         return Err(ConnectionError::Ended { refusal: refusal.clone() });
                     }
                     Event::Snapshot(snapshot) => self.position = Some(snapshot.head),
@@ -157,7 +162,7 @@ impl Connection {
             let got = match self.reader.read(&mut self.chunk).await {
                 Ok(0) => return Ok(None),
                 Ok(got) => got,
-                // The pod was killed: what it had sent is read, and this is its end.
+                // The pod was killed: everything it sent has been read.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(source) => {
                     return Err(ConnectionError::Io {
@@ -171,12 +176,12 @@ impl Connection {
         }
     }
 
-    async fn write(&mut self, request: &Request) -> Result<(), ConnectionError> {
-        let line = request.line();
-        if line.len() > FRAME_BYTES {
+    async fn write_request(&mut self, request: &ClientRequest) -> Result<(), ConnectionError> {
+        let line = request.to_line();
+        if line.len() > MAX_FRAME_BYTES {
             return Err(ConnectionError::TooLarge { method: request.method.name(), bytes: line.len() });
         }
-        let written = within(&self.socket, self.writer.write_all(line.as_bytes())).await?;
+        let written = with_timeout(&self.socket, self.writer.write_all(line.as_bytes())).await?;
         written.map_err(|source| ConnectionError::Io {
             what: "write to",
             socket: self.socket.clone(),
@@ -184,56 +189,56 @@ impl Connection {
         })
     }
 
-    fn closed(&self) -> ConnectionError {
+    fn closed_error(&self) -> ConnectionError {
         ConnectionError::Closed { socket: self.socket.clone() }
     }
 
-    fn silent(&self, patience: Duration) -> ConnectionError {
-        ConnectionError::Silent { socket: self.socket.clone(), ms: patience.as_millis() }
+    fn timeout_error(&self, patience: Duration) -> ConnectionError {
+        ConnectionError::TimedOut { socket: self.socket.clone(), ms: patience.as_millis() }
     }
 }
 
-/// Bounds one wait for the other end.
-async fn within<T>(socket: &Path, wait: impl Future<Output = T>) -> Result<T, ConnectionError> {
-    timeout(SOCKET_WAIT, wait)
+/// Applies the timeout to one wait for the peer.
+async fn with_timeout<T>(socket: &Path, wait: impl Future<Output = T>) -> Result<T, ConnectionError> {
+    timeout(SOCKET_TIMEOUT, wait)
         .await
-        .map_err(|_| ConnectionError::Silent { socket: socket.to_owned(), ms: SOCKET_WAIT.as_millis() })
+        .map_err(|_| ConnectionError::TimedOut { socket: socket.to_owned(), ms: SOCKET_TIMEOUT.as_millis() })
 }
 
-/// Why a pod could not be talked to.
+/// The reason why the communication with a pod failed.
 #[derive(Debug, Error)]
 pub enum ConnectionError {
-    #[error("cannot {what} the socket {}", .socket.display())]
+    #[error("could not {what} the socket {}", .socket.display())]
     Io { what: &'static str, socket: PathBuf, source: io::Error },
     #[error("the pod at {} did not answer for {ms} ms", .socket.display())]
-    Silent { socket: PathBuf, ms: u128 },
+    TimedOut { socket: PathBuf, ms: u128 },
     #[error("the pod at {} closed the connection", .socket.display())]
     Closed { socket: PathBuf },
-    #[error("what listens at {} is not a pod: {why}", .socket.display())]
+    #[error("the process that listens at {} is not a pod: {why}", .socket.display())]
     NotAPod { socket: PathBuf, why: String },
-    #[error("the pod refused to talk: {}", .refusal.message)]
+    #[error("the pod refused the connection: {}", .refusal.message)]
     Refused { refusal: Refusal },
     #[error("the pod ended the connection: {}", .refusal.message)]
     Ended { refusal: Refusal },
-    #[error("the pod at {} sent a bad line", .socket.display())]
+    #[error("the pod at {} sent an invalid line", .socket.display())]
     BadLine {
         socket: PathBuf,
         #[source]
-        fault: LineFault,
+        fault: LineReadError,
     },
-    #[error("the pod at {} sent something unreadable", .socket.display())]
+    #[error("the pod at {} sent an invalid frame", .socket.display())]
     BadFrame {
         socket: PathBuf,
         #[source]
-        bad: BadFrame,
+        bad: FrameError,
     },
-    #[error("`{method}` takes {bytes} bytes, more than one frame holds ({FRAME_BYTES})")]
+    #[error("`{method}` takes {bytes} bytes, more than one frame holds ({MAX_FRAME_BYTES})")]
     TooLarge { method: &'static str, bytes: usize },
 }
 
 impl ConnectionError {
-    /// Whether nobody listens there: the pod is starting, stopping, or dead.
-    pub fn is_nobody(&self) -> bool {
+    /// Whether no process listens on the socket: the pod is starting, stopping, or dead.
+    pub fn is_not_running(&self) -> bool {
         match self {
             ConnectionError::Io { source, .. } => matches!(
                 source.kind(),
@@ -243,7 +248,7 @@ impl ConnectionError {
                     | io::ErrorKind::ConnectionReset
             ),
             ConnectionError::Closed { .. } => true,
-            ConnectionError::Silent { .. }
+            ConnectionError::TimedOut { .. }
             | ConnectionError::NotAPod { .. }
             | ConnectionError::Refused { .. }
             | ConnectionError::Ended { .. }
@@ -253,14 +258,14 @@ impl ConnectionError {
         }
     }
 
-    /// What a person can do about it.
+    /// A hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             ConnectionError::Io { .. } | ConnectionError::Closed { .. } => {
-                "`minke ps` shows which pods live; send again to wake it"
+                "`minke ps` lists running pods; repeat the command to start the pod"
             }
-            ConnectionError::Silent { .. } => {
-                "`minke stop NAME --kill` ends a pod that hangs; nothing written is lost"
+            ConnectionError::TimedOut { .. } => {
+                "`minke stop NAME --kill` kills a pod that hangs; written data is not lost"
             }
             ConnectionError::NotAPod { .. }
             | ConnectionError::BadLine { .. }
@@ -268,8 +273,10 @@ impl ConnectionError {
                 "the pod may be of another version: stop it and start it again"
             }
             ConnectionError::Refused { .. } => "see `minke ps`",
-            ConnectionError::Ended { .. } => "`minke log verify` says whether the session's log is damaged",
-            ConnectionError::TooLarge { .. } => "send less at once, or name a file instead of its content",
+            ConnectionError::Ended { .. } => "`minke log verify` checks the session's log for damage",
+            ConnectionError::TooLarge { .. } => {
+                "send less data, or refer to a file instead of including its content"
+            }
         }
     }
 }

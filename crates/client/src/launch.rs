@@ -1,8 +1,9 @@
-//! Launching a pod: the running executable itself, with the locked session lease and a socket pair on which it gets its
-//! ticket, if it is a child, and says `ready` or one line of failure.
+//! Launches a pod: runs the current executable with the locked session lease and a socket pair, on which a
+//! child gets its ticket and the pod sends `ready` or one line with an error.
 //!
-//! Elsewhere: taking the lease (`deliver`, or whoever creates the session), what the pod does then (`driver::boot`).
-//! Invariant: a launch that fails leaves no process behind (`a_pod_that_cannot_start_says_why_and_leaves_nothing`).
+//! Elsewhere: taking the lease (`deliver`, or the creator of the session), the boot of the pod
+//! (`driver::boot`).
+//! Invariant: a failed launch leaves no process (`a_pod_that_cannot_start_says_why_and_leaves_nothing`).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use minke_record::{ErrorCode, PodName, SessionId};
-use minke_registry::{Paths, RegistryError, Runtime, Ticket};
+use minke_registry::{RegistryError, RuntimeDir, ScopeTicket, UserPaths};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -23,228 +24,228 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::inherit::inherit;
+use crate::inherit::inherit_fds;
 
-/// A pod is ready in milliseconds; one that needs this long (a dying disk) is taken for one that hangs.
-const READY_WAIT: Duration = Duration::from_secs(30);
-/// The line that a pod answers with is short.
+/// A pod is ready within milliseconds; after this time (a dying disk) it counts as hanging.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum length of the pod's line.
 const READY_LINE_BYTES: u64 = 64 * 1024;
-/// What is shown of a failed pod's stderr: its end, where the reason stands.
-const STDERR_BYTES: u64 = 4 * 1024;
-const STDERR_LINES: usize = 10;
-/// Room for the last words of a pod: some lines, or a panic with its backtrace.
+/// The shown part of a failed pod's stderr: its end, which contains the reason.
+const MAX_STDERR_BYTES: u64 = 4 * 1024;
+const MAX_STDERR_LINES: usize = 10;
+/// Disk space reserved for a pod's last output: some lines, or a panic with its backtrace.
 #[cfg(target_os = "linux")]
-const LAST_WORDS_BYTES: u64 = 16 * 1024;
-/// How often a process that is about to end is looked at: it does so within a millisecond of closing its socket.
-const ENDED_RETRY: Duration = Duration::from_millis(1);
+const STDERR_RESERVE_BYTES: u64 = 16 * 1024;
+/// The polling interval for the exit, which follows the close of the socket within a millisecond.
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The one line that a pod sends to its launcher.
+/// The line that a pod sends to its launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadyLine {
-    Ready(Ready),
-    Failed(Failed),
+    Ready(PodReady),
+    Failed(PodStartFailure),
 }
 
-/// The pod takes methods.
+/// The pod accepts methods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ready {
+pub struct PodReady {
     pub name: PodName,
     pub socket: PathBuf,
 }
 
 /// The pod could not start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct PodStartFailure {
     pub code: ErrorCode,
     pub message: String,
-    /// What a person can do about it, where the pod knows.
+    /// A hint for the user, if the pod has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// A pod that was started here and is ready. Dropping this leaves a free pod alone; one that is bound finishes what it
-/// does and ends.
+/// A pod that was started here and is ready. After a drop, a detached pod keeps running; a bound one finishes
+/// its work and exits.
 #[derive(Debug)]
-pub struct Launched {
-    pub ready: Ready,
+pub struct LaunchedPod {
+    pub ready: PodReady,
     child: Child,
-    /// The pod of this process: it sees when this end is closed.
-    _bond: Option<StdUnixStream>,
+    /// A bound pod exits when this end is closed.
+    _lifetime_socket: Option<StdUnixStream>,
 }
 
-impl Launched {
+impl LaunchedPod {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The process, for whoever waits for it.
+    /// The process, for a caller that waits for it.
     pub fn into_child(self) -> Child {
         self.child
     }
 
-    /// Asks the process to end as a reboot does: its run can be resumed.
+    /// Terminates the process as a reboot does: its run can be resumed.
     pub fn terminate(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
     }
 
-    /// Ends the process at once. Nothing on disk depends on an orderly end.
+    /// Kills the process. Nothing on disk depends on an orderly exit.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()
     }
 
-    /// Waits until the process has ended, at most for `patience`; `None` if it is still there.
-    pub async fn ended_within(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    /// Waits for the exit, at most for `patience`; `None` if it is still running.
+    pub async fn wait_exit(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let until = Instant::now() + patience;
         loop {
             match self.child.try_wait()? {
                 Some(status) => return Ok(Some(status)),
                 None if Instant::now() >= until => return Ok(None),
-                None => tokio::time::sleep(ENDED_RETRY).await,
+                None => tokio::time::sleep(EXIT_POLL_INTERVAL).await,
             }
         }
     }
 }
 
-/// What a pod does when the process that started it is gone.
+/// The lifetime of a pod relative to the process that started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bond {
-    /// It stays, as long as its manifest says.
-    Free,
-    /// It finishes what it does, and ends.
-    Bound,
+pub enum PodLifetime {
+    /// It keeps running as long as its manifest says.
+    Detached,
+    /// It finishes its work and exits.
+    BoundToLauncher,
 }
 
 /// Starts a pod for a session whose lease is held here, and waits until it is ready.
-pub async fn launch(
-    paths: &Paths,
+pub async fn launch_pod(
+    paths: &UserPaths,
     session: SessionId,
     lease: OwnedFd,
-    bond: Bond,
-) -> Result<Launched, LaunchError> {
-    Launch { paths, session, lease, ticket: None, bond, patience: READY_WAIT }.start().await
+    lifetime: PodLifetime,
+) -> Result<LaunchedPod, LaunchError> {
+    PodLaunch { paths, session, lease, ticket: None, lifetime, timeout: READY_TIMEOUT }.start_pod().await
 }
 
-/// A pod that is to be started.
-pub struct Launch<'a> {
-    pub paths: &'a Paths,
+/// The parameters of a launch.
+pub struct PodLaunch<'a> {
+    pub paths: &'a UserPaths,
     pub session: SessionId,
     /// The locked session lease.
     pub lease: OwnedFd,
-    /// The right to the scope that was lent to it, if it is a child.
-    pub ticket: Option<Ticket>,
-    pub bond: Bond,
-    /// How long it may take until it is ready.
-    pub patience: Duration,
+    /// The ticket for the loan of a child.
+    pub ticket: Option<ScopeTicket>,
+    pub lifetime: PodLifetime,
+    /// The timeout until the pod is ready.
+    pub timeout: Duration,
 }
 
-impl Launch<'_> {
-    /// Starts it, and waits until it is ready. If it does not get there, no process is left.
-    pub async fn start(self) -> Result<Launched, LaunchError> {
-        start(self).await
+impl PodLaunch<'_> {
+    /// Starts the pod and waits until it is ready. After a failure no process is left.
+    pub async fn start_pod(self) -> Result<LaunchedPod, LaunchError> {
+        spawn_and_wait(self).await
     }
 }
 
-async fn start(launch: Launch<'_>) -> Result<Launched, LaunchError> {
-    let Launch { paths, session, lease, ticket, bond, patience } = launch;
+async fn spawn_and_wait(launch: PodLaunch<'_>) -> Result<LaunchedPod, LaunchError> {
+    let PodLaunch { paths, session, lease, ticket, lifetime, timeout } = launch;
     let failed = |what| move |source| LaunchError::Io { what, session, source };
-    let log = Runtime::new(paths).starting_log(session)?;
+    let log = RuntimeDir::new(paths).starting_log(session)?;
     let stderr = OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
         .open(&log)
         .map_err(failed("open the stderr file of"))?;
-    reserve(&stderr);
-    let (mut ours, theirs) = StdUnixStream::pair().map_err(failed("make a socket pair for"))?;
+    reserve_space(&stderr);
+    let (mut ours, theirs) = StdUnixStream::pair().map_err(failed("create a socket pair for"))?;
     let theirs = OwnedFd::from(theirs);
-    let mut command = Command::new(executable().map_err(failed("find the executable of"))?);
+    let mut command = Command::new(current_executable().map_err(failed("find the executable of"))?);
     command
         .arg0("minke")
         .args(["pod", "--session", &session.to_string()])
         .args(["--lease-fd", &lease.as_raw_fd().to_string()])
         .args(["--ready-fd", &theirs.as_raw_fd().to_string()])
         .args(ticket.as_ref().map(|_| "--ticket"))
-        .args((bond == Bond::Bound).then_some("--bound"))
-        // A pod holds on to no directory but its own.
+        .args((lifetime == PodLifetime::BoundToLauncher).then_some("--bound"))
+        // A pod keeps no directory open but its own.
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::from(stderr));
-    inherit(&mut command, [&lease, &theirs]);
+    inherit_fds(&mut command, [&lease, &theirs]);
     if let Some(ticket) = ticket {
-        // It fits the socket's buffer, so this never waits for the pod.
-        ours.write_all(format!("{}\n", ticket.to_hex()).as_bytes()).map_err(failed("hand a ticket to"))?;
+        // It fits the socket buffer, so this never blocks.
+        ours.write_all(format!("{}\n", ticket.to_hex()).as_bytes()).map_err(failed("pass a ticket to"))?;
     }
-    let bond = match bond {
-        Bond::Free => None,
-        Bond::Bound => Some(ours.try_clone().map_err(failed("bind"))?),
+    let bond = match lifetime {
+        PodLifetime::Detached => None,
+        PodLifetime::BoundToLauncher => Some(ours.try_clone().map_err(failed("bind"))?),
     };
     let mut child = command.spawn().map_err(failed("start the process of"))?;
-    // From here on only the child holds them: if it dies, the lease is free and the pair is at its end.
+    // From here on only the child holds them: if it dies, the lease is free and the socket pair is closed.
     drop((lease, theirs));
-    match wait_ready(ours, patience).await {
-        Ok(Some(ReadyLine::Ready(ready))) => Ok(Launched { ready, child, _bond: bond }),
+    match wait_for_ready(ours, timeout).await {
+        Ok(Some(ReadyLine::Ready(ready))) => Ok(LaunchedPod { ready, child, _lifetime_socket: bond }),
         Ok(Some(ReadyLine::Failed(why))) => {
-            end(&mut child).map_err(failed("wait for the end of"))?;
+            end_process(&mut child).map_err(failed("wait for the end of"))?;
             Err(LaunchError::Failed { session, why, said: take_stderr(&log) })
         }
         Ok(None) => {
-            let status = end(&mut child).map_err(failed("wait for the end of"))?;
-            Err(LaunchError::Died { session, status, said: take_stderr(&log) })
+            let status = end_process(&mut child).map_err(failed("wait for the end of"))?;
+            Err(LaunchError::Exited { session, status, said: take_stderr(&log) })
         }
         Err(source) => {
-            end(&mut child).map_err(failed("wait for the end of"))?;
-            Err(LaunchError::Silent { session, source, said: take_stderr(&log) })
+            end_process(&mut child).map_err(failed("wait for the end of"))?;
+            Err(LaunchError::NotReady { session, source, said: take_stderr(&log) })
         }
     }
 }
 
-/// Takes room for a pod's last words, so that they can be written when the disk is full. A file system that cannot, and
-/// one without room, leave it at that: the words are then written as far as there is room.
-fn reserve(stderr: &fs::File) {
+/// Reserves disk space for a pod's last output, so that it can be written when the disk is full. Failures are
+/// ignored: the output is then written as far as there is space.
+fn reserve_space(stderr: &fs::File) {
     #[cfg(target_os = "linux")]
-    match rustix::fs::fallocate(stderr, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LAST_WORDS_BYTES) {
+    match rustix::fs::fallocate(stderr, rustix::fs::FallocateFlags::KEEP_SIZE, 0, STDERR_RESERVE_BYTES) {
         Ok(()) | Err(_) => {}
     }
     #[cfg(not(target_os = "linux"))]
     drop(stderr.metadata());
 }
 
-/// The running executable itself, even if an upgrade has put another file in its place since.
-fn executable() -> io::Result<PathBuf> {
+/// The running executable itself, even if an upgrade has replaced the file since.
+fn current_executable() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-/// The pod's line; `None` if it died without one.
-async fn wait_ready(ours: StdUnixStream, patience: Duration) -> io::Result<Option<ReadyLine>> {
+/// The pod's line; `None` if it exited without one.
+async fn wait_for_ready(ours: StdUnixStream, patience: Duration) -> io::Result<Option<ReadyLine>> {
     ours.set_nonblocking(true)?;
     let mut line = String::new();
     let mut reader = BufReader::new(UnixStream::from_std(ours)?.take(READY_LINE_BYTES));
     match timeout(patience, reader.read_line(&mut line)).await {
         Err(_) => {
             let seconds = patience.as_secs();
-            Err(io::Error::new(io::ErrorKind::TimedOut, format!("it said nothing for {seconds} s")))
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {seconds} s")))
         }
-        // A pod that is killed while its end holds unread bytes resets the pair.
+        // A pod that is killed with unread bytes on its end resets the socket pair.
         Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionReset => Ok(None),
         Ok(Err(e)) => Err(e),
         Ok(Ok(_)) if !line.ends_with('\n') => Ok(None),
         Ok(Ok(_)) => serde_json::from_str(&line).map(Some).map_err(|e| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("its first line cannot be read: {e}"))
+            io::Error::new(io::ErrorKind::InvalidData, format!("could not read its first line: {e}"))
         }),
     }
 }
 
-/// Makes sure that no process is left behind, and says how it ended.
-fn end(child: &mut Child) -> io::Result<ExitStatus> {
-    // A pod that said why it fails is about to end, but a launcher that reports a failure must not leave one that
-    // hangs on its way out. Its log needs no orderly end.
+/// Ensures that no process is left, and returns its exit status.
+fn end_process(child: &mut Child) -> io::Result<ExitStatus> {
+    // A pod that has sent its error is about to exit, but it may hang there, and a launcher must not leave it
+    // behind. Its log needs no orderly exit.
     if let Some(status) = child.try_wait()? {
         return Ok(status);
     }
-    // Its group too: it may have begun something already.
+    // Kills its process group too: it may have started other processes.
     match kill_process_group(Pid::from_child(child), Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(e) => return Err(e.into()),
@@ -252,14 +253,14 @@ fn end(child: &mut Child) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// The last lines that the pod wrote before it had a directory of its own; the file has served its purpose then.
+/// The last lines that the pod wrote before it had its own directory; then removes the file.
 fn take_stderr(log: &Path) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = fs::File::open(log)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(STDERR_BYTES)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MAX_STDERR_BYTES)))?;
         let mut bytes = Vec::new();
-        file.take(STDERR_BYTES).read_to_end(&mut bytes)?;
+        file.take(MAX_STDERR_BYTES).read_to_end(&mut bytes)?;
         fs::remove_file(log)?;
         Ok(bytes)
     };
@@ -267,36 +268,36 @@ fn take_stderr(log: &Path) -> Vec<String> {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
             let lines: Vec<&str> = text.lines().collect();
-            lines.iter().skip(lines.len().saturating_sub(STDERR_LINES)).map(ToString::to_string).collect()
+            lines.iter().skip(lines.len().saturating_sub(MAX_STDERR_LINES)).map(ToString::to_string).collect()
         }
-        // The pod got as far as its own directory, and its stderr with it.
+        // The pod has created its own directory and redirected its stderr there.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(e) => vec![format!("(its stderr in {} cannot be read: {e})", log.display())],
+        Err(e) => vec![format!("(could not read its stderr in {}: {e})", log.display())],
     }
 }
 
-/// A pod did not start. Its session is as it was.
+/// The reason why a pod did not start. Its session is unchanged.
 #[derive(Debug, Error)]
 pub enum LaunchError {
-    #[error("cannot {what} the pod of session {session}")]
+    #[error("could not {what} the pod of session {session}")]
     Io { what: &'static str, session: SessionId, source: io::Error },
     #[error("the pod of session {session} could not start: {}", .why.message)]
-    Failed { session: SessionId, why: Failed, said: Vec<String> },
+    Failed { session: SessionId, why: PodStartFailure, said: Vec<String> },
     #[error("the pod of session {session} died while it started ({status})")]
-    Died { session: SessionId, status: ExitStatus, said: Vec<String> },
-    #[error("the pod of session {session} did not get ready")]
-    Silent { session: SessionId, source: io::Error, said: Vec<String> },
+    Exited { session: SessionId, status: ExitStatus, said: Vec<String> },
+    #[error("the pod of session {session} did not become ready")]
+    NotReady { session: SessionId, source: io::Error, said: Vec<String> },
     #[error(transparent)]
     Registry(#[from] RegistryError),
 }
 
 impl LaunchError {
     /// The last lines of the pod's stderr.
-    pub fn said(&self) -> &[String] {
+    pub fn stderr_lines(&self) -> &[String] {
         match self {
             LaunchError::Failed { said, .. }
-            | LaunchError::Died { said, .. }
-            | LaunchError::Silent { said, .. } => said,
+            | LaunchError::Exited { said, .. }
+            | LaunchError::NotReady { said, .. } => said,
             LaunchError::Io { .. } | LaunchError::Registry(_) => &[],
         }
     }

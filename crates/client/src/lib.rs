@@ -1,20 +1,24 @@
-//! Client: how one reaches a pod.
+//! Client: communication with pods.
 //!
-//! A typed connection (`connection`), who is meant by a name (`find`), starting a pod's process (`launch`), and the one
-//! way to wake one (`deliver`). What a pod does with a method is decided in `pod`; the socket's other end is `driver`.
+//! A typed connection (`connection`), finding a session (`find`), starting a pod process (`launch`), and
+//! delivery to a session with or without a pod (`deliver`). The effect of a method is decided in `pod`; the
+//! other end of the socket is in `driver`.
 
-mod above;
+mod ancestors;
 mod connection;
 mod deliver;
 mod find;
 mod inherit;
 mod launch;
 
-pub use above::{ABOVE_MOST, above};
+pub use ancestors::{MAX_ANCESTORS, find_ancestors};
 pub use connection::{Connection, ConnectionError};
 pub use deliver::{
-    DeliverError, Delivered, Delivery, Home, Reached, VisitStep, Visited, deliver, reach, visit, wake,
+    DeliverError, Delivery, DeliveryOutcome, OfflineChange, OfflineStep, ReachablePod, UserHome,
+    deliver_method, reach_pod, wake_session, write_offline_edit,
 };
-pub use find::{FindError, Found, find};
-pub use inherit::take_inherited;
-pub use launch::{Bond, Failed, Launch, LaunchError, Launched, Ready, ReadyLine, launch};
+pub use find::{FindError, SessionMatch, find_session};
+pub use inherit::take_inherited_fd;
+pub use launch::{
+    LaunchError, LaunchedPod, PodLaunch, PodLifetime, PodReady, PodStartFailure, ReadyLine, launch_pod,
+};

@@ -1,45 +1,45 @@
-//! Context: from entries to the next prompt.
+//! Context: builds the next prompt from log entries.
 //!
-//! Here: the items that the next request shows, each with a running hash, and the prompt made from them. Pruning and
-//! compaction will live here too.
-//! Invariant: the context grows only at its end, except by a recorded reset or rollback, and a request's hash is a
-//! function of the log alone (`the_same_items_give_the_same_hash`).
+//! It holds the items of the next request, each with a running hash. Pruning and compaction will be added
+//! here.
+//! Invariant: the context grows only at its end, except by a recorded reset or rollback, and a request's hash
+//! depends on the log alone (`the_same_items_give_the_same_hash`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minke_model::{Prompt, Reasoning, Sampling};
-use minke_record::{CallId, Item, Purpose, Route, Text, ToolSpec, hex};
+use minke_record::{CallId, Item, Purpose, Route, Text, ToolSpec, to_hex};
 use sha2::{Digest, Sha256};
 
-/// Which way of making requests from a context this is; part of every request hash.
-pub const BUILDER: u32 = 2;
+/// Version of the request builder; part of every request hash.
+pub const REQUEST_BUILDER_VERSION: u32 = 2;
 
 /// The items that the next request shows to the model.
 #[derive(Debug, Clone, Default)]
-pub struct Context {
+pub struct ModelContext {
     items: Vec<Arc<Item>>,
-    /// Hash and length of everything up to and including each item, so that a request reads only what is new. Made
-    /// when a request needs it: folding a long log must not pay for it.
-    links: Vec<Link>,
+    /// Hash and length of everything up to each item, so that a request reads only new items. Computed when a
+    /// request needs it, so that folding a long log stays fast.
+    links: Vec<HashLink>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Link {
+struct HashLink {
     hash: [u8; 32],
     bytes: u64,
 }
 
-/// Two contexts are the same if they show the same; how far the hashes have been made does not matter.
-impl PartialEq for Context {
-    fn eq(&self, other: &Context) -> bool {
+/// Compares the items only, not the state of the hash cache.
+impl PartialEq for ModelContext {
+    fn eq(&self, other: &ModelContext) -> bool {
         self.items == other.items
     }
 }
 
-/// What is fixed within a segment.
+/// The fixed values of a segment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Segment {
+pub struct ContextSegment {
     pub number: u64,
     /// seq of its `segment_start`.
     pub start: u64,
@@ -48,32 +48,32 @@ pub struct Segment {
     pub config: serde_json::Value,
 }
 
-/// What a request has beside context and segment.
+/// The options of a request besides context and segment.
 #[derive(Debug, Clone, Default)]
-pub struct Asking {
+pub struct RequestOptions {
     pub max_tokens: Option<u64>,
     pub reasoning: Option<Reasoning>,
     pub sampling: Sampling,
     pub cache_key: Option<String>,
-    /// How many requests of this session have ended.
+    /// Number of ended requests of this session.
     pub ended: u64,
 }
 
-/// What a token is estimated by.
-const BYTES_A_TOKEN: u64 = 4;
+/// Estimated bytes per token.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// A request and its hash.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ContextRequest {
     pub prompt: Arc<Prompt>,
     pub hash: String,
-    /// A rough count: bytes ÷ 4, until a provider has said better.
+    /// A rough count: bytes ÷ 4, until a provider reports usage.
     pub input_tokens: u64,
 }
 
-impl Context {
-    pub fn new(items: Vec<Item>) -> Context {
-        let mut context = Context::default();
+impl ModelContext {
+    pub fn new(items: Vec<Item>) -> ModelContext {
+        let mut context = ModelContext::default();
         for item in items {
             context.push(item);
         }
@@ -84,20 +84,20 @@ impl Context {
         self.items.push(Arc::new(item));
     }
 
-    /// Goes back to a length; used by a rollback.
+    /// Truncates the context for a rollback.
     pub fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
         self.links.truncate(len);
     }
 
-    fn link(&mut self) -> Link {
+    fn extend_links(&mut self) -> HashLink {
         let mut last = self.links.last().copied().unwrap_or_default();
         for item in self.items.iter().skip(self.links.len()) {
             let json = serde_json::to_vec(&**item).expect("an item is plain data");
             let mut hash = Sha256::new();
             hash.update(last.hash);
             hash.update(&json);
-            last = Link { hash: hash.finalize().into(), bytes: last.bytes + json.len() as u64 };
+            last = HashLink { hash: hash.finalize().into(), bytes: last.bytes + json.len() as u64 };
             self.links.push(last);
         }
         last
@@ -119,13 +119,13 @@ impl Context {
         self.items.last().map(Arc::as_ref)
     }
 
-    /// A copy of the items, for a carry.
+    /// Returns a copy of the items for a carry.
     pub fn to_items(&self) -> Vec<Item> {
         self.items.iter().map(|item| item.as_ref().clone()).collect()
     }
 
-    /// A call whose result is not in the context.
-    pub fn orphan(&self) -> Option<CallId> {
+    /// Returns a call without a result in the context.
+    pub fn orphan_call(&self) -> Option<CallId> {
         let mut open: Vec<&CallId> = Vec::new();
         for item in &self.items {
             match item.as_ref() {
@@ -137,49 +137,54 @@ impl Context {
         open.first().map(|id| (*id).clone())
     }
 
-    /// What the next request's input is estimated to be, in tokens.
-    pub fn input_tokens(&mut self, segment: &Segment) -> u64 {
-        (self.link().bytes + segment.system_prompt.bytes()) / BYTES_A_TOKEN
+    /// Returns the estimated input tokens of the next request.
+    pub fn input_tokens(&mut self, segment: &ContextSegment) -> u64 {
+        (self.extend_links().bytes + segment.system_prompt.byte_len()) / BYTES_PER_TOKEN
     }
 
-    /// The next request.
-    pub fn request(&mut self, segment: &Segment, route: &Route, asking: Asking) -> Request {
-        let link = self.link();
+    /// Builds the next request.
+    pub fn build_request(
+        &mut self,
+        segment: &ContextSegment,
+        route: &Route,
+        options: RequestOptions,
+    ) -> ContextRequest {
+        let link = self.extend_links();
         let prompt = Prompt {
             route: route.clone(),
             purpose: Purpose::Turn,
             system: segment.system_prompt.clone(),
             tools: segment.tools.clone(),
             items: self.items.clone(),
-            max_tokens: asking.max_tokens,
-            reasoning: asking.reasoning,
-            sampling: asking.sampling,
-            cache_key: asking.cache_key,
+            max_tokens: options.max_tokens,
+            reasoning: options.reasoning,
+            sampling: options.sampling,
+            cache_key: options.cache_key,
             images: BTreeMap::new(),
-            ended: Some(asking.ended),
+            ended_requests: Some(options.ended),
         };
         let mut hash = Sha256::new();
-        hash.update(BUILDER.to_be_bytes());
+        hash.update(REQUEST_BUILDER_VERSION.to_be_bytes());
         for part in [
             serde_json::to_vec(route),
             serde_json::to_vec(&segment.system_prompt),
             serde_json::to_vec(&*segment.tools),
-            serde_json::to_vec(&asking.max_tokens),
-            serde_json::to_vec(&asking.reasoning),
+            serde_json::to_vec(&options.max_tokens),
+            serde_json::to_vec(&options.reasoning),
         ] {
             let part = part.expect("a request is plain data");
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        // Only where somebody said something: requests of older sessions keep their hash.
+        // Hashed only if set, so that requests of older sessions keep their hash.
         if prompt.sampling != Sampling::default() {
             let part = serde_json::to_vec(&prompt.sampling).expect("a request is plain data");
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         hash.update(link.hash);
-        let input_tokens = (link.bytes + segment.system_prompt.bytes()) / BYTES_A_TOKEN;
-        Request { prompt: Arc::new(prompt), hash: hex(&hash.finalize()), input_tokens }
+        let input_tokens = (link.bytes + segment.system_prompt.byte_len()) / BYTES_PER_TOKEN;
+        ContextRequest { prompt: Arc::new(prompt), hash: to_hex(&hash.finalize()), input_tokens }
     }
 }
 
@@ -187,8 +192,8 @@ impl Context {
 mod tests {
     use super::*;
 
-    fn segment() -> Segment {
-        Segment {
+    fn test_segment() -> ContextSegment {
+        ContextSegment {
             number: 0,
             start: 1,
             system_prompt: "be brief".into(),
@@ -197,18 +202,24 @@ mod tests {
         }
     }
 
-    fn route() -> Route {
+    fn test_route() -> Route {
         Route { provider: "scripted".into(), model: "x".into(), scheme: "scripted".into() }
     }
 
     #[test]
     fn the_same_items_give_the_same_hash() {
-        let hash = |context: &mut Context| context.request(&segment(), &route(), Asking::default()).hash;
-        let mut a = Context::new(vec![Item::user("a"), Item::assistant("b")]);
-        let mut b = Context::new(vec![Item::user("a"), Item::assistant("x"), Item::user("y")]);
+        let hash = |context: &mut ModelContext| {
+            context.build_request(&test_segment(), &test_route(), RequestOptions::default()).hash
+        };
+        let mut a = ModelContext::new(vec![Item::user_message("a"), Item::assistant_message("b")]);
+        let mut b = ModelContext::new(vec![
+            Item::user_message("a"),
+            Item::assistant_message("x"),
+            Item::user_message("y"),
+        ]);
         assert_ne!(hash(&mut a), hash(&mut b));
         b.truncate(1);
-        b.push(Item::assistant("b"));
+        b.push(Item::assistant_message("b"));
         assert_eq!(hash(&mut a), hash(&mut b));
         assert_eq!(a, b);
     }
@@ -224,9 +235,9 @@ mod tests {
             blob: None,
             images: Vec::new(),
         };
-        let mut context = Context::new(vec![Item::user("a"), call]);
-        assert_eq!(context.orphan(), Some("c1".into()));
+        let mut context = ModelContext::new(vec![Item::user_message("a"), call]);
+        assert_eq!(context.orphan_call(), Some("c1".into()));
         context.push(result);
-        assert_eq!(context.orphan(), None);
+        assert_eq!(context.orphan_call(), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Boot: from a session to a pod that takes methods.
+//! Boot: from a session to a pod that accepts methods.
 //!
-//! Here: leases, the fold, model and tools, the socket, `ready`. Elsewhere: what the pod makes of what it finds
-//! (`pod::boot`).
-//! Invariant: a failure before `ready` leaves no socket and no runtime directory behind, and the session as it was
-//! (`a_pod_that_cannot_start_leaves_nothing_behind`).
+//! Here: leases, log replay, model and tools, the socket, `ready`. Elsewhere: the entries that the pod writes
+//! at boot (`pod::boot`).
+//! Invariant: a failure before `ready` leaves no socket and no runtime directory, and does not change the
+//! session (`a_pod_that_cannot_start_leaves_nothing_behind`).
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,67 +15,68 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{Failed, Home, Ready, ReadyLine, above};
-use minke_hooks::Hooks;
-use minke_llm::{Around, Cover};
+use minke_client::{PodReady, PodStartFailure, ReadyLine, UserHome, find_ancestors};
+use minke_hooks::HookSet;
+use minke_llm::{KeyRedactor, ResolveContext};
 use minke_manifest::{Limits, SandboxMode, SyncMode};
-use minke_pod::{Boot, Pod, State, What};
-use minke_policy::Tier;
-use minke_protocol::limits::ALERTS;
+use minke_pod::{BootInfo, InputKind, Pod, State};
+use minke_policy::SandboxBackend;
+use minke_protocol::limits::MAX_ALERTS;
 use minke_record::{About, AlertLevel, AlertSource, ErrorCode, PodName, SessionId, ToolSpec};
-use minke_references::{Places, References, Shelf};
+use minke_references::{ReferenceDirs, ReferenceLibrary, ReferenceResolver};
 use minke_registry::{
-    Paths, PathsError, RegistryError, Row, Runtime, ScopeLease, SocketPath, TableLimits, Ticket,
+    PathsError, PodLimits, RegistryError, RuntimeDir, ScopeLease, ScopeRow, ScopeTicket, SocketPath,
+    UserPaths,
 };
-use minke_session::{AppendError, OpenLog, Store, StoreError};
-use minke_tool::Place;
+use minke_session::{AppendError, OpenSession, SessionStore, StoreError};
+use minke_tool::ToolContext;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
-use crate::answers::Introduction;
-use crate::bounded::Bounds;
-use crate::calls::{Calls, Toolbox};
-use crate::captures::Captures;
-use crate::carrying::chain;
-use crate::children::{Children, Reach};
-use crate::clients::Clients;
-use crate::clients::guard::Guard;
+use crate::background::BackgroundTasks;
+use crate::calls::command_output::OpenCommands;
+use crate::calls::nested_instructions::NestedInstructionFinder;
+use crate::calls::output_limit::OutputLimit;
+use crate::calls::resolve_references;
+use crate::calls::snapshots::SnapshotTasks;
+use crate::calls::spilled_output;
+use crate::calls::toolset::{Toolset, ToolsetConfig};
+use crate::calls::{CallResources, CallRunner};
+use crate::children::{ChildManager, ChildrenConfig};
+use crate::clients::ClientRegistry;
+use crate::clients::log_reader::SessionReader;
+use crate::clients::queries::GreetingInfo;
+use crate::clients::secret_filter::SecretFilter;
+use crate::clients::stream::PodEventStream;
 use crate::clock::Clock;
-use crate::denials::Denials;
-use crate::driver::HEARTBEAT;
-use crate::driver::{Driver, Storage, Troubles};
-use crate::errands::Errands;
-use crate::gate::Papers;
+use crate::event_loop::HEARTBEAT_INTERVAL;
+use crate::event_loop::commit::error_chain;
+use crate::event_loop::event::{EVENT_CAPACITY, LoopEvent};
+use crate::event_loop::release_queue::ReleaseQueue;
+use crate::event_loop::{Driver, StorageState, WarnedOnce};
 use crate::heartbeat::Heartbeat;
-use crate::hooks::{self, Hooked};
-use crate::kit::{Kit, Making};
-use crate::library::Library;
-use crate::log::Log;
-use crate::mail::{MAILBOX, Mail};
-use crate::models::Models;
-use crate::nested::Nested;
-use crate::news::OpenCommands;
-use crate::outlet::Outlet;
-use crate::outputs;
-use crate::referring;
-use crate::routes;
-use crate::rules::{Rules, RulesError};
-use crate::signals::Signals;
+use crate::log::SyncedLog;
+use crate::models::ModelTasks;
+use crate::models::routes;
+use crate::models::system_prompt::{SystemPrompt, SystemPromptError, SystemPromptInputs, compose_prompt};
+use crate::policy::denied_paths::DeniedPathRules;
+use crate::policy::hooks::{self, HookTasks};
+use crate::policy::inputs::PolicyInputs;
+use crate::policy::network_config;
+use crate::policy::rules::{RulesError, WatchedRules};
+use crate::signals::PodSignals;
 use crate::stderr::report;
-use crate::stream::Stream;
 use crate::timers::Timers;
-use crate::web;
-use crate::words::{FirstWords, Listener, WordsError, first_words};
-use crate::{Ending, PodArgs};
+use crate::{PodArgs, PodExit};
 
-/// The launcher has written the ticket before it starts the process.
-const TICKET_WAIT: Duration = Duration::from_secs(5);
-/// Files that cannot be used, told one by one.
-const SHELF_ALERTS: usize = 8;
-/// A ticket and its newline, and a little more, so that what is no ticket is seen as such.
-const TICKET_BYTES: u64 = 128;
+/// The launcher writes the ticket before it starts the process, so this is only a safety limit.
+const TICKET_TIMEOUT: Duration = Duration::from_secs(5);
+/// At most this many unusable files are reported one by one.
+const MAX_SHELF_ALERTS: usize = 8;
+/// A ticket and its newline, with spare room so that malformed input is detected.
+const MAX_TICKET_BYTES: u64 = 128;
 
-/// Why a pod could not start. The session is as it was.
+/// The reason why a pod could not start. The session is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BootError {
     #[error(transparent)]
@@ -86,14 +87,14 @@ pub(crate) enum BootError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Rules(#[from] RulesError),
-    #[error("the pod cannot be told what it is: {0}")]
-    Words(#[from] WordsError),
-    #[error("the session's log has no session_start; `minke log repair` shows what it holds")]
-    NoStart,
+    #[error("could not render the pod's system prompt: {0}")]
+    SystemPrompt(#[from] SystemPromptError),
+    #[error("the session's log has no session_start; `minke log repair` prints its entries")]
+    MissingStart,
     #[error("cannot {what} {}", path.display())]
     Io { what: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("the pod's first entries could not be written")]
-    Unwritten(#[source] AppendError),
+    #[error("could not write the pod's first entries")]
+    Append(#[source] AppendError),
 }
 
 impl BootError {
@@ -102,13 +103,13 @@ impl BootError {
         move |source| BootError::Io { what, path, source }
     }
 
-    fn failed(&self) -> Failed {
+    fn failure_line(&self) -> PodStartFailure {
         let code = match self {
             BootError::Store(StoreError::NotFound { .. }) => ErrorCode::NotFound,
             BootError::Store(
                 StoreError::Held { .. }
-                | StoreError::HeldElsewhere { .. }
-                | StoreError::WorkspaceElsewhere { .. },
+                | StoreError::HeldByOtherHome { .. }
+                | StoreError::WorkspaceOnOtherHost { .. },
             )
             | BootError::Registry(
                 RegistryError::DuplicateName { .. }
@@ -119,214 +120,218 @@ impl BootError {
             BootError::Registry(RegistryError::BadTicket { .. } | RegistryError::TooMany { .. }) => {
                 ErrorCode::InvalidRequest
             }
-            // The disk works: it is this one log that cannot be gone on with.
+            // The disk works; only this log is damaged.
             BootError::Store(StoreError::Damaged { .. }) => ErrorCode::Internal,
-            BootError::Store(_) | BootError::NoStart | BootError::Unwritten(_) => ErrorCode::StorageFailed,
-            BootError::Rules(_) | BootError::Words(_) => ErrorCode::InvalidRequest,
+            BootError::Store(_) | BootError::MissingStart | BootError::Append(_) => ErrorCode::StorageFailed,
+            BootError::Rules(_) | BootError::SystemPrompt(_) => ErrorCode::InvalidRequest,
             BootError::Paths(_) | BootError::Registry(_) | BootError::Io { .. } => ErrorCode::Internal,
         };
         if let BootError::Store(error @ StoreError::Damaged { .. }) = self {
-            return Failed { code, message: chain(self), hint: Some(error.hint()) };
+            return PodStartFailure { code, message: error_chain(self), hint: Some(error.hint()) };
         }
         let hint = match self {
             BootError::Store(error) => format!("; {}", error.hint()),
-            BootError::Unwritten(error) => format!("; {}", error.hint()),
+            BootError::Append(error) => format!("; {}", error.hint()),
             BootError::Rules(_) => {
                 "; `minke policy list` shows every rule; correct the file and try again".to_owned()
             }
-            BootError::Words(_) => {
-                "; mend the asset (docs/guide/prompts.md says where it lies) and start the pod again"
+            BootError::SystemPrompt(_) => {
+                "; fix the asset (docs/guide/prompts.md names its location) and start the pod again"
                     .to_owned()
             }
-            BootError::Paths(_) | BootError::Registry(_) | BootError::NoStart | BootError::Io { .. } => {
+            BootError::Paths(_) | BootError::Registry(_) | BootError::MissingStart | BootError::Io { .. } => {
                 String::new()
             }
         };
-        Failed { code, message: format!("{}{hint}", chain(self)), hint: None }
+        PodStartFailure { code, message: format!("{}{hint}", error_chain(self)), hint: None }
     }
 }
 
-/// Starts the pod, works, and stops.
-pub(crate) async fn live(mut args: PodArgs, store: Arc<dyn Store>) -> Ending {
+/// Starts the pod, runs it, and stops it.
+pub(crate) async fn run_pod(mut args: PodArgs, store: Arc<dyn SessionStore>) -> PodExit {
     let ready = args.ready.take().map(StdUnixStream::from);
-    let bound = args.bound;
-    match start(args, store, ready.as_ref()) {
+    let bound = args.bound_to_launcher;
+    match start_pod(args, store, ready.as_ref()) {
         Ok((mut driver, listener)) => {
             let owner = ready.as_ref().filter(|_| bound).map(StdUnixStream::try_clone);
-            let line = ReadyLine::Ready(Ready {
+            let line = ReadyLine::Ready(PodReady {
                 name: driver.scope.row().name.clone(),
-                socket: driver.scope.socket().to_owned(),
+                socket: driver.scope.socket_path().to_owned(),
             });
-            // A launcher that is gone does not stop the pod: whoever wants it finds it by its name.
-            say(ready, &line);
+            // The pod keeps running without its launcher: clients find it by name.
+            write_ready_line(ready, &line);
             if let Some(owner) = owner {
-                driver.errands.watch_owner(owner);
+                driver.background.watch_owner(owner);
             }
             Box::pin(driver.run(listener)).await
         }
         Err(error) => {
-            let failed = error.failed();
+            let failed = error.failure_line();
             report!("error: {}", failed.message);
-            say(ready, &ReadyLine::Failed(failed));
-            Ending::FailedToStart
+            write_ready_line(ready, &ReadyLine::Failed(failed));
+            PodExit::FailedToStart
         }
     }
 }
 
-fn say(ready: Option<StdUnixStream>, line: &ReadyLine) {
+fn write_ready_line(ready: Option<StdUnixStream>, line: &ReadyLine) {
     let Some(mut ready) = ready else { return };
     let mut text = serde_json::to_string(line).expect("a line to the launcher is plain data");
     text.push('\n');
     if let Err(e) = ready.write_all(text.as_bytes()) {
-        report!("warning: the launcher could not be told: {e}");
+        report!("warning: could not notify the launcher: {e}");
     }
 }
 
-fn start(
+fn start_pod(
     mut args: PodArgs,
-    store: Arc<dyn Store>,
+    store: Arc<dyn SessionStore>,
     ready: Option<&StdUnixStream>,
 ) -> Result<(Driver, UnixListener), BootError> {
-    args.paths.create()?;
+    args.paths.create_dirs()?;
     let ticket = args.ticket.then(|| read_ticket(ready)).transpose()?;
-    let mut open = open(&*store, args.session, args.lease.take())?;
+    let mut open = open_session(&*store, args.session, args.lease.take())?;
     if let Some(damage) = open.damaged {
         return Err(StoreError::Damaged { id: args.session, damage }.into());
     }
     let state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
-    // Trying what the kernel offers, where nobody remembers it, takes a process and some milliseconds: meanwhile
-    // everything else is made. Whoever wants no fence need not know.
+    // Probing the kernel takes a process and some milliseconds when the result is not cached, so it runs in
+    // parallel with the rest of the setup. It is skipped when the sandbox is off.
     let (helper, ground) = (args.helper.clone(), args.paths.runtime.clone());
     let helper = helper.filter(|_| state.manifest.sandbox.mode != SandboxMode::Off);
-    let tried = std::thread::spawn(move || {
-        helper.map_or(Tier::D, |helper| minke_exec::probe::known_tier_in(&helper, &ground))
+    let detected_backend = std::thread::spawn(move || {
+        helper.map_or(SandboxBackend::Unavailable, |helper| {
+            minke_exec::probe::cached_backend_in(&helper, &ground)
+        })
     });
     let (Some(about), Some(name)) = (state.facts.about.clone(), state.facts.name.clone()) else {
-        return Err(BootError::NoStart);
+        return Err(BootError::MissingStart);
     };
-    open.writer.introduce(&name).map_err(BootError::io("sign", "the session's lease"))?;
-    let kept = usize::try_from(state.manifest.pod.limits.alerts).unwrap_or(ALERTS).min(ALERTS);
-    let mut outlet = Outlet::new(Arc::new(Stream::new()), kept);
-    outlet.keep_alerts(&open.replay);
-    let runtime = Runtime::new(&args.paths);
-    let around = Around::here(&about.cwd, Some(args.paths.config.clone()))
-        .with_secrets(web::secret_variables(&state.manifest));
-    let papers = Papers::look(&state, &about, &args.paths)?;
-    let places = referring::places(&state, &about, &args.paths);
-    let mut hands = Hands {
-        log: Log::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
+    open.writer.set_holder_name(&name).map_err(BootError::io("sign", "the session's lease"))?;
+    let kept = usize::try_from(state.manifest.pod.limits.alerts).unwrap_or(MAX_ALERTS).min(MAX_ALERTS);
+    let mut outlet = ReleaseQueue::new(Arc::new(PodEventStream::new()), kept);
+    outlet.restore_alerts(&open.replay);
+    let runtime = RuntimeDir::new(&args.paths);
+    let env = ResolveContext::for_process(&about.cwd, Some(args.paths.config.clone()))
+        .with_secrets(network_config::secret_variables(&state.manifest));
+    let policy_inputs = PolicyInputs::load_inputs(&state, &about, &args.paths)?;
+    let places = resolve_references::reference_roots(&state, &about, &args.paths);
+    let mut parts = BootParts {
+        log: SyncedLog::new(open.writer, state.manifest.session.durability == SyncMode::Lazy)
             .map_err(BootError::io("start", "the thread that syncs"))?,
         clock: Clock::start().map_err(BootError::io("read", "/dev/urandom"))?,
-        signals: Signals::catch(args.signals).map_err(BootError::io("catch", "signals"))?,
-        heartbeat: Heartbeat::every(HEARTBEAT).map_err(BootError::io("start", "the heartbeat"))?,
-        library: Library::new(store, args.session),
-        place: Place { cwd: PathBuf::from(&about.cwd), scope: about.scope.clone() },
+        signals: PodSignals::install_handlers(args.signals).map_err(BootError::io("catch", "signals"))?,
+        heartbeat: Heartbeat::with_period(HEARTBEAT_INTERVAL)
+            .map_err(BootError::io("start", "the heartbeat"))?,
+        session_reader: SessionReader::new(store, args.session),
+        place: ToolContext { cwd: PathBuf::from(&about.cwd), scope: about.scope.clone() },
         limits: table_limits(&state.manifest.pod.limits),
         runtime: runtime.clone(),
-        cover: Arc::new(Cover::new(around.clone())),
-        around,
-        papers,
-        shelf: places.shelf(),
-        places,
+        redactor: Arc::new(KeyRedactor::new(env.clone())),
+        env,
+        policy_inputs,
+        shelf: places.load_library(),
+        reference_roots: places,
         paths: args.paths.clone(),
     };
-    // Everything that can fail without it was made before, so that little is to be undone.
-    let scope = take_scope_lease(&hands, &about, (name, args.session), ticket)?;
-    // What it has lent to children that live on is not its own to write.
-    hands.place.scope = scope.row().effective();
-    if let Err(e) = clear_after_fences(&runtime) {
-        report!("warning: something that held protected names may still lie in a workspace: {e}");
+    // Everything that can fail without the scope lease was created before, so that little has to be undone.
+    let scope = acquire_scope_lease(&parts, &about, (name, args.session), ticket)?;
+    // Scope that is still lent to running children is excluded.
+    parts.place.scope = scope.row().effective_scope();
+    if let Err(e) = clean_up_sandboxes(&runtime) {
+        report!("warning: could not remove sandbox leftovers from a workspace: {e}");
     }
-    let equipped = equip(&state, &scope, &args, tried, &hands)
-        .and_then(|kit| Ok((words(&state, &scope, &kit, &hands)?, kit)));
+    let equipped = build_toolset(&state, &scope, &args, detected_backend, &parts)
+        .and_then(|toolset| Ok((compose_system_prompt(&state, &scope, &toolset, &parts)?, toolset)));
     let (words, kit) = match equipped {
         Ok(equipped) => equipped,
         Err(error) => {
-            let_go(scope);
+            release_scope(scope);
             return Err(error);
         }
     };
-    let (mut driver, boot, alerts) = assemble(state, scope, outlet, (hands, kit, words));
+    let (mut driver, boot, alerts) = assemble_driver(state, scope, outlet, (parts, kit, words));
     if open.unchecked {
-        driver.errands.check_log();
+        driver.background.check_log();
     }
     let storage = open.alerts.into_iter().map(|message| (AlertSource::Storage, message));
-    match open_door(&mut driver, boot, storage.chain(alerts).collect()) {
+    match open_socket(&mut driver, boot, storage.chain(alerts).collect()) {
         Ok(listener) => Ok((driver, listener)),
         Err(error) => {
-            // Before the launcher hears of it, since it ends this process then.
+            // Before the launcher reads the failure, because it then ends this process.
             let Driver { scope, log, .. } = driver;
-            let_go(scope);
+            release_scope(scope);
             drop(log);
             Err(error)
         }
     }
 }
 
-/// What is wrong with files that inputs could refer to, in words that are not endless.
-fn shelf_problems(shelf: &Shelf) -> Vec<String> {
-    let more = shelf.unnamed + shelf.problems.len().saturating_sub(SHELF_ALERTS);
-    let mut told: Vec<String> = shelf.problems.iter().take(SHELF_ALERTS).cloned().collect();
+/// Describes unusable reference files; the list has a maximum length.
+fn describe_shelf_problems(shelf: &ReferenceLibrary) -> Vec<String> {
+    let more = shelf.omitted_problems + shelf.problems.len().saturating_sub(MAX_SHELF_ALERTS);
+    let mut reported: Vec<String> = shelf.problems.iter().take(MAX_SHELF_ALERTS).cloned().collect();
     if more > 0 {
-        told.push(format!("{more} more files cannot be used; `minke skills list` names them"));
+        reported.push(format!("{more} more files cannot be used; `minke skills list` names them"));
     }
-    told
+    reported
 }
 
-fn let_go(scope: ScopeLease) {
-    if let Err(e) = scope.release() {
-        report!("error: the runtime directory could not be removed: {e}");
+fn release_scope(scope: ScopeLease) {
+    if let Err(e) = scope.release_pod() {
+        report!("error: could not remove the runtime directory: {e}");
     }
 }
 
-/// Takes the pod's row in the scope table: with its ticket what it was lent, else as a root. Several sessions may have had
-/// one name; the second one that is awake is numbered.
-fn take_scope_lease(
-    hands: &Hands,
+/// Acquires the pod's row in the scope table: with a ticket as a child, otherwise as a root. If another live
+/// pod has the same name, this pod's name gets a number.
+fn acquire_scope_lease(
+    parts: &BootParts,
     about: &About,
     (name, session): (PodName, SessionId),
-    ticket: Option<Ticket>,
+    ticket: Option<ScopeTicket>,
 ) -> Result<ScopeLease, BootError> {
     let parent = about.parent.as_ref().map(|parent| parent.session);
-    let mut row = Row { scope: about.scope.clone(), ..Row::here(name, session, parent) };
+    let mut row =
+        ScopeRow { scope: about.scope.clone(), ..ScopeRow::for_this_process(name, session, parent) };
     if let Some(ticket) = ticket {
-        return Ok(hands.runtime.adopt(&row, &ticket)?);
+        return Ok(parts.runtime.adopt_row(&row, &ticket)?);
     }
     if parent.is_some() {
-        row.ancestors = above(hands.library.store().as_ref(), session)?;
+        row.ancestors = find_ancestors(parts.session_reader.store().as_ref(), session)?;
     }
-    Ok(hands.runtime.register(row, hands.limits, true)?)
+    Ok(parts.runtime.register_pod(row, parts.limits, true)?)
 }
 
-/// What the launcher sends before anything else.
-fn read_ticket(ready: Option<&StdUnixStream>) -> Result<Ticket, BootError> {
+/// Reads the ticket, which the launcher sends first.
+fn read_ticket(ready: Option<&StdUnixStream>) -> Result<ScopeTicket, BootError> {
     let failed = || BootError::io("read", "the ticket of its parent");
     let Some(ready) = ready else {
         return Err(failed()(std::io::ErrorKind::NotConnected.into()));
     };
-    ready.set_read_timeout(Some(TICKET_WAIT)).map_err(failed())?;
+    ready.set_read_timeout(Some(TICKET_TIMEOUT)).map_err(failed())?;
     let mut line = String::new();
-    BufReader::new(ready.take(TICKET_BYTES)).read_line(&mut line).map_err(failed())?;
-    Ticket::from_hex(line.trim_end()).ok_or_else(|| {
-        failed()(std::io::Error::new(std::io::ErrorKind::InvalidData, "what came is not a ticket"))
+    BufReader::new(ready.take(MAX_TICKET_BYTES)).read_line(&mut line).map_err(failed())?;
+    ScopeTicket::from_hex(line.trim_end()).ok_or_else(|| {
+        failed()(std::io::Error::new(std::io::ErrorKind::InvalidData, "the received line is not a ticket"))
     })
 }
 
-/// How many pods there may be, as the manifest says.
-fn table_limits(limits: &Limits) -> TableLimits {
+/// The limits on the number of pods, from the manifest.
+fn table_limits(limits: &Limits) -> PodLimits {
     let most = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-    TableLimits {
-        depth: u32::try_from(limits.depth).unwrap_or(u32::MAX),
-        children: most(limits.children),
-        pods: most(limits.pods_per_user),
+    PodLimits {
+        max_depth: u32::try_from(limits.depth).unwrap_or(u32::MAX),
+        max_children: most(limits.children),
+        max_pods: most(limits.pods_per_user),
     }
 }
 
-/// Removes what fences of killed pods left in workspaces: those that were killed together with their pod.
-fn clear_after_fences(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
-    for notes in runtime.left_fences()? {
-        minke_exec::fence::tidy(&notes)?;
-        // What still has notes belongs to a fence that is dying only now.
+/// Removes files that the sandboxes of killed pods left in workspaces.
+fn clean_up_sandboxes(runtime: &RuntimeDir) -> Result<(), Box<dyn std::error::Error>> {
+    for notes in runtime.leftover_sandbox_notes()? {
+        minke_exec::sandbox::remove_stale_placeholders(&notes)?;
+        // A remaining record belongs to a sandbox that is still exiting.
         if fs::metadata(&notes)?.len() == 0 {
             fs::remove_file(&notes)?;
         }
@@ -334,244 +339,262 @@ fn clear_after_fences(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// The pod's own directories, its tools, and what holds them.
-fn equip(
+/// Creates the pod's own directories, its tools and the sandbox of its commands.
+fn build_toolset(
     state: &State,
     scope: &ScopeLease,
     args: &PodArgs,
-    tried: std::thread::JoinHandle<Tier>,
-    hands: &Hands,
-) -> Result<Kit, BootError> {
+    detected_backend: std::thread::JoinHandle<SandboxBackend>,
+    parts: &BootParts,
+) -> Result<Toolset, BootError> {
     let dirs = scope.make_own_dirs()?;
-    // A probe that panicked has found nothing that holds.
-    let found = tried.join().unwrap_or(Tier::D);
-    let tier = match (state.manifest.sandbox.mode, &args.helper) {
-        (SandboxMode::Off, Some(_)) => Tier::Off,
+    // A panicking probe counts as: no backend available.
+    let found = detected_backend.join().unwrap_or(SandboxBackend::Unavailable);
+    let backend = match (state.manifest.sandbox.mode, &args.helper) {
+        (SandboxMode::Off, Some(_)) => SandboxBackend::Off,
         (SandboxMode::Off | SandboxMode::Scope | SandboxMode::ReadOnly, _) => found,
     };
-    let denials = Denials::new(&hands.place.cwd.to_string_lossy());
-    denials.set(&hands.papers.rules.rules);
-    let kit = Kit::make(Making {
+    let denials = DeniedPathRules::new(&parts.place.cwd.to_string_lossy());
+    denials.set_rules(&parts.policy_inputs.rules.rules);
+    let toolset = Toolset::build(ToolsetConfig {
         denials: &denials,
         session: args.session,
-        scope: &hands.place.scope,
+        scope: &parts.place.scope,
         manifest: &state.manifest,
         paths: &args.paths,
         dirs: &dirs,
-        cover: &hands.cover,
-        tier,
+        redactor: &parts.redactor,
+        backend,
         helper: args.helper.clone().unwrap_or_default(),
-        profiles: &hands.papers.profiles,
-        skills: &hands.shelf.skills,
+        profiles: &parts.policy_inputs.profiles,
+        skills: &parts.shelf.skills,
     });
-    outputs::restore(state, &hands.library, &dirs.output);
-    Ok(kit)
+    spilled_output::restore_outputs(state, &parts.session_reader, &dirs.output);
+    Ok(toolset)
 }
 
-/// What the model is told first.
-fn words(state: &State, scope: &ScopeLease, kit: &Kit, hands: &Hands) -> Result<FirstWords, BootError> {
-    let listener = Listener {
+/// Composes the system prompt.
+fn compose_system_prompt(
+    state: &State,
+    scope: &ScopeLease,
+    kit: &Toolset,
+    hands: &BootParts,
+) -> Result<SystemPrompt, BootError> {
+    let listener = SystemPromptInputs {
         name: &scope.row().name,
-        tier: kit.tier,
+        backend: kit.backend,
         tools: kit.tools.iter().map(|tool| tool.spec().name).collect(),
         config: &hands.paths.config,
-        trusted: hands.papers.trusted,
+        trusted: hands.policy_inputs.trusted,
         shelf: &hands.shelf,
-        cover: &hands.cover,
+        redactor: &hands.redactor,
     };
-    Ok(first_words(state, listener)?)
+    Ok(compose_prompt(state, listener)?)
 }
 
-/// What a pod works with, made before it is.
-struct Hands {
-    cover: Arc<Cover>,
-    log: Log,
+/// The parts of a pod, created before the pod itself.
+struct BootParts {
+    redactor: Arc<KeyRedactor>,
+    log: SyncedLog,
     clock: Clock,
-    signals: Signals,
+    signals: PodSignals,
     heartbeat: Heartbeat,
-    library: Library,
-    place: Place,
-    limits: TableLimits,
-    runtime: Runtime,
-    around: Around,
-    papers: Papers,
-    /// Where inputs refer to, and what was found there.
-    places: Places,
-    shelf: Shelf,
-    paths: Paths,
+    session_reader: SessionReader,
+    place: ToolContext,
+    limits: PodLimits,
+    runtime: RuntimeDir,
+    env: ResolveContext,
+    policy_inputs: PolicyInputs,
+    /// Base directories of references, and the files found there.
+    reference_roots: ReferenceDirs,
+    shelf: ReferenceLibrary,
+    paths: UserPaths,
 }
 
-fn assemble(
+fn assemble_driver(
     state: State,
     scope: ScopeLease,
-    outlet: Outlet,
-    (hands, kit, words): (Hands, Kit, FirstWords),
-) -> (Driver, Boot, Vec<(AlertSource, String)>) {
-    let (mail, mailbox) = mpsc::channel(MAILBOX);
-    let Hands {
-        cover,
+    release_queue: ReleaseQueue,
+    (parts, toolset, words): (BootParts, Toolset, SystemPrompt),
+) -> (Driver, BootInfo, Vec<(AlertSource, String)>) {
+    let (events, mailbox) = mpsc::channel(EVENT_CAPACITY);
+    let BootParts {
+        redactor,
         log,
         clock,
         signals,
         heartbeat,
-        library,
+        session_reader,
         place,
         limits,
         runtime,
-        around,
-        papers,
-        places,
+        env,
+        policy_inputs,
+        reference_roots,
         shelf,
         paths,
-    } = hands;
-    let around = around.for_pod(scope.row().name.as_str());
-    let library = library.with_references(References::new(Arc::clone(&kit.files), places));
-    let mut models = Models::new(library.clone(), mail.clone());
-    let Papers { files, rules, hooks, profiles: _, trusted: _, notices } = papers;
-    let about_hooks = hooks::around(&library, scope.row().name.as_str(), &paths, &cover);
-    let about_hooks = minke_hooks::Around { commands: kit.commands.clone(), ..about_hooks };
-    let hooks = Arc::new(Hooks::new(hooks, about_hooks));
-    let (mut boot, mut introduction, alerts) =
-        boot(&state, &scope, (&around, &mut models), (&kit, words.prompt));
-    (boot.rules, boot.steers) = (rules.rules, Hooked::steers(&hooks));
+    } = parts;
+    let model_env = env.for_pod(scope.row().name.as_str());
+    let library =
+        session_reader.with_references(ReferenceResolver::new(Arc::clone(&toolset.files), reference_roots));
+    let mut models = ModelTasks::new(library.clone(), events.clone());
+    let PolicyInputs { rule_files, rules, hooks, profiles: _, trusted: _, notices } = policy_inputs;
+    let about_hooks = hooks::hook_context(&library, scope.row().name.as_str(), &paths, &redactor);
+    let about_hooks = minke_hooks::HookContext { commands: toolset.commands.clone(), ..about_hooks };
+    let hooks = Arc::new(HookSet::new(hooks, about_hooks));
+    let (mut boot, mut greeting_info, alerts) =
+        boot_input(&state, &scope, (&model_env, &mut models), (&toolset, words.prompt));
+    (boot.rules, boot.hook_points) = (rules.rules, HookTasks::hook_points(&hooks));
     boot.catalog = words.catalog.clone();
-    boot.referred = referring::waiting(&state, &library, &cover);
-    introduction.notices.extend(notices);
+    boot.references = resolve_references::resolve_queued(&state, &library, &redactor);
+    greeting_info.notices.extend(notices);
     let worker = alerts.into_iter().map(|message| (AlertSource::Worker, message));
     let policy = rules.problems.into_iter().map(|message| (AlertSource::Policy, message));
     let hooking = hooks.problems().iter().map(|message| (AlertSource::Policy, message.clone()));
-    let referring = shelf_problems(&shelf).into_iter().map(|message| (AlertSource::Pod, message));
+    let referring = describe_shelf_problems(&shelf).into_iter().map(|message| (AlertSource::Pod, message));
     let mut alerts: Vec<(AlertSource, String)> =
         worker.chain(policy).chain(hooking).chain(referring).collect();
     let project = words.problems.into_iter().chain(words.loaded);
     alerts.extend(project.map(|message| (AlertSource::AgentsMd, message)));
-    let mut hooked = Hooked::new(Arc::clone(&hooks), library.clone(), mail.clone());
+    let mut hook_tasks = HookTasks::new(Arc::clone(&hooks), library.clone(), events.clone());
     let mandate = state.facts.about.as_ref().and_then(|about| about.mandate.as_ref());
-    hooked.observe(&paths.state, log.head().seq + 1, mandate);
-    let proxied = web::proxy(&state.manifest.sandbox.network, &scope.dir().join("proxy.sock"), &mail, &cover);
-    let mut kit = kit;
-    kit.guard.tell(watching(&mail, &cover));
+    hook_tasks.start_observers(&paths.state, log.head().seq + 1, mandate);
+    let proxied = network_config::start_proxy(
+        &state.manifest.sandbox.network,
+        &scope.pod_dir().join("proxy.sock"),
+        &events,
+        &redactor,
+    );
+    let mut kit = toolset;
+    kit.repository_guard.set_callback(repository_watcher(&events, &redactor));
     match proxied {
         Ok(proxy) => kit.proxy = proxy,
-        Err(why) => alerts.push((AlertSource::Worker, format!("commands reach no host: {why}"))),
+        Err(why) => alerts.push((AlertSource::Worker, format!("commands have no network access: {why}"))),
     }
-    let captures = Captures::new(Arc::clone(&kit.files), Arc::clone(&cover), library.clone(), mail.clone());
-    let toolbox = Toolbox {
-        offered: kit.tools.clone(),
-        clients: vec![captures.undo()],
+    let snapshots =
+        SnapshotTasks::new(Arc::clone(&kit.files), Arc::clone(&redactor), library.clone(), events.clone());
+    let toolbox = CallResources {
+        model_tools: kit.tools.clone(),
+        client_tools: vec![snapshots.undo_tool()],
         files: Arc::clone(&kit.files),
         hooks,
-        bounds: Bounds {
+        output_limit: OutputLimit {
             section: state.manifest.worker.tool_output.clone(),
-            output: scope.dir().join("output"),
+            output_dir: scope.pod_dir().join("output"),
         },
-        nested: Nested::new(words.catalog),
+        nested_instructions: NestedInstructionFinder::new(words.catalog),
     };
-    let stream = Arc::clone(outlet.stream());
-    let children = Children::new(Reach {
-        home: Home { paths, store: Arc::clone(library.store()) },
+    let stream = Arc::clone(release_queue.stream());
+    let children = ChildManager::new(ChildrenConfig {
+        home: UserHome { paths, store: Arc::clone(library.store()) },
         session: library.session(),
         runtime: runtime.clone(),
         files: Arc::clone(&kit.files),
         commands: kit.commands.clone(),
         read_only: state.manifest.sandbox.mode == SandboxMode::ReadOnly,
         limits,
-        mail: mail.clone(),
+        events: events.clone(),
     });
-    let calls = Calls::new(toolbox, place, Arc::clone(&cover), library.clone(), mail.clone());
-    let guard = Guard { cover, noticed: calls.noticed() };
+    let calls = CallRunner::new(toolbox, place, Arc::clone(&redactor), library.clone(), events.clone());
+    let guard = SecretFilter { redactor, alerts: calls.secret_alerts() };
     let driver = Driver {
         pod: Pod::new(state),
         log,
-        outlet,
-        clients: Clients::new(Arc::clone(&stream), library.clone(), mail.clone(), guard),
+        release_queue,
+        clients: ClientRegistry::new(Arc::clone(&stream), library.clone(), events.clone(), guard),
         stream,
         calls,
         commands: OpenCommands::default(),
-        captures,
-        hooked,
-        rules: Rules::new(files),
-        kit,
+        snapshots,
+        hook_tasks,
+        rules: WatchedRules::new(rule_files),
+        toolset: kit,
         models,
         children,
-        errands: Errands::new(library.clone(), runtime, mail),
+        background: BackgroundTasks::new(library.clone(), runtime, events),
         timers: Timers::default(),
-        library,
+        session_reader: library,
         clock,
         scope,
-        introduction,
-        around,
-        mailbox,
+        greeting_info,
+        model_env,
+        events: mailbox,
         pending: HashMap::new(),
-        asked: 0,
-        storage: Storage::Good,
+        next_reply: 0,
+        storage: StorageState::Writable,
         signals,
         heartbeat,
         signalled: false,
-        troubles: Troubles::default(),
-        tallied: None,
-        ending: None,
+        warned: WarnedOnce::default(),
+        totals_at: None,
+        pod_exit: None,
     };
     (driver, boot, alerts)
 }
 
-/// Who hears of repositories that changed when no call had it in its result.
-fn watching(mail: &mpsc::Sender<Mail>, cover: &Arc<Cover>) -> minke_git::Tell {
-    let (mail, cover) = (mail.clone(), Arc::clone(cover));
+/// Reports repositories that changed without appearing in the result of a call.
+fn repository_watcher(
+    events: &mpsc::Sender<LoopEvent>,
+    redactor: &Arc<KeyRedactor>,
+) -> minke_git::NotesCallback {
+    let (mail, cover) = (events.clone(), Arc::clone(redactor));
     Arc::new(move |notes| {
-        for line in notes.lines() {
-            // A name that holds a key is told to nobody.
-            let told = match cover.is_in(line.as_bytes()) {
+        for line in notes.to_lines() {
+            // Do not show a name that contains a key.
+            let reported = match cover.contains_key(line.as_bytes()) {
                 Ok(false) => line,
-                _ => "a command changed git repositories, and a name among them holds a key".to_owned(),
+                _ => {
+                    "a command changed git repositories, and one of their names contains a secret".to_owned()
+                }
             };
-            let (mail, letter) = (mail.clone(), Mail::Noticed(told));
-            // The loop is gone only when the process ends; a thread of the guard's own may wait for it.
+            let (events, event) = (mail.clone(), LoopEvent::SecretSeen(reported));
+            // The receiver is dropped only when the process ends. This runs on a thread of the repository
+            // guard, which may block.
             match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn(async move { drop(mail.send(letter).await) })),
-                Err(_) => drop(mail.blocking_send(letter)),
+                Ok(runtime) => drop(runtime.spawn(async move { drop(events.send(event).await) })),
+                Err(_) => drop(events.blocking_send(event)),
             }
         }
     })
 }
 
-fn open(
-    store: &dyn Store,
+fn open_session(
+    store: &dyn SessionStore,
     session: minke_record::SessionId,
     lease: Option<OwnedFd>,
-) -> Result<OpenLog, StoreError> {
+) -> Result<OpenSession, StoreError> {
     match lease {
-        Some(lease) => store.adopt(session, lease),
+        Some(lease) => store.open_with_lease(session, lease),
         None => store.open(session),
     }
 }
 
-/// The pod's first input, its first entries, and its socket.
-fn open_door(
+/// Runs the pod's first input, writes its first entries and opens its socket.
+fn open_socket(
     driver: &mut Driver,
-    boot: Boot,
+    boot: BootInfo,
     alerts: Vec<(AlertSource, String)>,
 ) -> Result<UnixListener, BootError> {
-    driver.begin(boot).map_err(BootError::Unwritten)?;
+    driver.start_session(boot).map_err(BootError::Append)?;
     for (source, message) in alerts {
-        driver.take(What::Alert { level: AlertLevel::Warn, source, message });
+        driver.handle_input(InputKind::Alert { level: AlertLevel::Warn, source, message });
     }
     let known = &driver.pod.state().facts.children;
     if !known.is_empty() || !driver.scope.row().loans.is_empty() {
-        driver.children.look_around(known);
+        driver.children.adopt_unlisted(known);
     }
-    let listener = bind(driver.scope.socket())?;
+    let listener = bind_socket(driver.scope.socket_path())?;
     let manifest = manifest_text(driver.pod.state());
     driver.scope.write_manifest(&manifest)?;
-    let status = driver.status_now();
-    driver.tallied = status.tally.as_ref().map(|_| status.head_seq);
+    let status = driver.current_status();
+    driver.totals_at = status.tally.as_ref().map(|_| status.head_seq);
     driver.scope.write_status(&status)?;
     Ok(listener)
 }
 
-/// Binds the socket, 0600. A stale one is gone already: the scope lease came with a fresh directory.
-fn bind(path: &Path) -> Result<UnixListener, BootError> {
-    let short = SocketPath::to(path).map_err(BootError::io("reach", path))?;
+/// Binds the socket with mode 0600. No stale socket exists: the scope lease created a fresh directory.
+fn bind_socket(path: &Path) -> Result<UnixListener, BootError> {
+    let short = SocketPath::for_socket(path).map_err(BootError::io("reach", path))?;
     let listener = UnixListener::bind(short.path()).map_err(BootError::io("bind", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(BootError::io("protect", path))?;
     Ok(listener)
@@ -579,28 +602,28 @@ fn bind(path: &Path) -> Result<UnixListener, BootError> {
 
 fn manifest_text(state: &State) -> String {
     toml::to_string(&state.manifest)
-        .unwrap_or_else(|e| format!("# the manifest cannot be written as TOML: {e}\n"))
+        .unwrap_or_else(|e| format!("# could not write the manifest as TOML: {e}\n"))
 }
 
-/// What the pod is told when it begins, and what it greets with.
-fn boot(
+/// Builds the pod's first input and the greeting.
+fn boot_input(
     state: &State,
     scope: &ScopeLease,
-    (around, models): (&Around, &mut Models),
-    (kit, system_prompt): (&Kit, String),
-) -> (Boot, Introduction, Vec<String>) {
+    (around, models): (&ResolveContext, &mut ModelTasks),
+    (toolset, system_prompt): (&Toolset, String),
+) -> (BootInfo, GreetingInfo, Vec<String>) {
     let row = scope.row();
-    let found = routes::look_up(&state.manifest.model, around, models);
-    let tools: Vec<ToolSpec> = kit.tools.iter().map(|tool| tool.spec()).collect();
-    let mut notices = kit.notices.clone();
+    let found = routes::resolve_routes(&state.manifest.model, around, models);
+    let tools: Vec<ToolSpec> = toolset.tools.iter().map(|tool| tool.spec()).collect();
+    let mut notices = toolset.notices.clone();
     notices.extend(state.manifest.left_out.iter().cloned());
     if found.route.is_none() {
         notices.push(format!("no model: {}", found.no_route));
     }
     let route = found.route.clone();
     let pod_name = row.name.as_str().to_owned();
-    let introduction = Introduction { pod_name, route, window: found.window, notices };
-    let boot = Boot {
+    let introduction = GreetingInfo { pod_name, route, context_window: found.context_window, notices };
+    let boot = BootInfo {
         pid: row.pid,
         boot_id: row.boot_id.clone(),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -612,13 +635,13 @@ fn boot(
         fallbacks: found.fallbacks,
         costs: found.costs,
         socket: row.socket.to_string_lossy().into_owned(),
-        fence: kit.tier,
-        own: kit.own.clone(),
-        // Filled in by whoever has them.
+        sandbox: toolset.backend,
+        own_dirs: toolset.own_scope.clone(),
+        // The caller fills these in.
         rules: minke_policy::RuleSet::default(),
-        steers: minke_pod::Steers::default(),
-        catalog: minke_prompts::Catalog::default(),
-        referred: Vec::new(),
+        hook_points: minke_pod::HookPoints::default(),
+        catalog: minke_prompts::SnippetCatalog::default(),
+        references: Vec::new(),
     };
     (boot, introduction, found.alerts)
 }

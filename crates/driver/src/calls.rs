@@ -1,10 +1,21 @@
-//! Calls: tools at work, one task each.
+//! Calls: runs tools, one task for each call.
 //!
-//! Here: preparing, running and stopping calls, looking at the file of one that an earlier life started. Elsewhere: the
-//! tools (`tools`), which call runs when (`pod`).
-//! Invariant: everything that was started here is heard of again, unless it was stopped: as a result, as `timed_out`
-//! or, if the tool panicked, as `failed` (`a_tool_that_panics_fails_its_call`). What a tool says comes in without the
-//! keys that are in it.
+//! Here: preparing, running and stopping calls, and checking the file of a call that an earlier process
+//! started. Elsewhere: the tools (`tools`), which call runs when (`pod`).
+//! Invariant: every call that starts here reports its end unless it is stopped: a result, `timed_out`, or
+//! `failed` if the tool panicked (`a_tool_that_panics_fails_its_call`). Tool output is redacted before it
+//! leaves this module.
+
+pub(crate) mod command_output;
+pub(crate) mod nested_instructions;
+pub(crate) mod output_limit;
+pub(crate) mod resolve_references;
+pub(crate) mod run_changes;
+pub(crate) mod script_check;
+pub(crate) mod secret_alerts;
+pub(crate) mod snapshots;
+pub(crate) mod spilled_output;
+pub(crate) mod toolset;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
@@ -14,150 +25,167 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use minke_files::Files;
-use minke_hooks::{Event, Hooks, Question};
-use minke_llm::Cover;
-use minke_pod::{CallEnd, FileFound, Instructions, Prepared, Said};
-use minke_record::{Action, CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, hex};
+use minke_files::ScopedFiles;
+use minke_hooks::{HookEvent, HookSet, SteeringRequest};
+use minke_llm::KeyRedactor;
+use minke_pod::{CallEnd, CallOutput, FileCheck, NestedInstructions, PreparedCall};
+use minke_record::{Action, CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, to_hex};
 use minke_secrets::kinds_in;
-use minke_tool::{Call, CommandNews, News, Place, Previewed, Tool, ToolError, ToolOutput};
+use minke_tool::{
+    CallPreview, CommandEvent, CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput,
+};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::bounded::Bounds;
-use crate::library::Library;
-use crate::mail::{Mail, TaskId};
-use crate::nested::{Nested, file_of};
-use crate::noticed::Noticed;
-use crate::panics::said;
-use crate::scripts::Looking;
+use crate::calls::nested_instructions::{NestedInstructionFinder, action_file};
+use crate::calls::output_limit::OutputLimit;
+use crate::calls::script_check::ScriptInspector;
+use crate::calls::secret_alerts::SecretAlerts;
+use crate::clients::log_reader::SessionReader;
+use crate::event_loop::event::{LoopEvent, TaskId};
+use crate::panic_text::panic_message;
 
-/// The tools of a pod, and the files that they work on.
-pub(crate) struct Toolbox {
-    pub(crate) offered: Vec<Arc<dyn Tool>>,
-    pub(crate) clients: Vec<Arc<dyn Tool>>,
-    pub(crate) files: Arc<Files>,
-    /// Those who give variables to commands.
-    pub(crate) hooks: Arc<Hooks>,
-    /// How much the model is given of a result.
-    pub(crate) bounds: Bounds,
-    /// Those who look for instructions where calls work.
-    pub(crate) nested: Nested,
+/// The tools of a pod and the files they use.
+pub(crate) struct CallResources {
+    pub(crate) model_tools: Vec<Arc<dyn Tool>>,
+    pub(crate) client_tools: Vec<Arc<dyn Tool>>,
+    pub(crate) files: Arc<ScopedFiles>,
+    /// Hooks that set environment variables for commands.
+    pub(crate) hooks: Arc<HookSet>,
+    /// Limits the part of a result that the model gets.
+    pub(crate) output_limit: OutputLimit,
+    /// Finds instructions in the directories of used files.
+    pub(crate) nested_instructions: NestedInstructionFinder,
 }
 
-pub(crate) struct Calls {
-    /// What is offered to the model.
-    tools: Arc<Vec<Arc<dyn Tool>>>,
-    /// What only a client's call can name.
-    clients: Arc<Vec<Arc<dyn Tool>>>,
-    place: Arc<Place>,
-    files: Arc<Files>,
-    hooks: Arc<Hooks>,
-    bounds: Arc<Bounds>,
-    cover: Arc<Cover>,
+pub(crate) struct CallRunner {
+    /// Tools offered to the model.
+    model_tools: Arc<Vec<Arc<dyn Tool>>>,
+    /// Tools that only a client's call can name.
+    client_tools: Arc<Vec<Arc<dyn Tool>>>,
+    tool_context: Arc<ToolContext>,
+    files: Arc<ScopedFiles>,
+    hooks: Arc<HookSet>,
+    output_limit: Arc<OutputLimit>,
+    redactor: Arc<KeyRedactor>,
     tasks: JoinSet<()>,
     running: HashMap<CallId, (TaskId, AbortHandle)>,
-    next: TaskId,
-    library: Library,
-    mail: mpsc::Sender<Mail>,
-    noticed: Noticed,
-    nested: Nested,
+    next_task: TaskId,
+    session_reader: SessionReader,
+    events: mpsc::Sender<LoopEvent>,
+    secret_alerts: SecretAlerts,
+    nested_instructions: NestedInstructionFinder,
 }
 
-impl Calls {
+impl CallRunner {
     pub(crate) fn new(
-        toolbox: Toolbox,
-        place: Place,
-        cover: Arc<Cover>,
-        library: Library,
-        mail: mpsc::Sender<Mail>,
-    ) -> Calls {
-        let noticed = Noticed::new(library.clone(), mail.clone());
-        Calls {
-            noticed,
-            nested: toolbox.nested,
-            tools: Arc::new(toolbox.offered),
-            clients: Arc::new(toolbox.clients),
+        toolbox: CallResources,
+        tool_context: ToolContext,
+        redactor: Arc<KeyRedactor>,
+        session_reader: SessionReader,
+        events: mpsc::Sender<LoopEvent>,
+    ) -> CallRunner {
+        let secret_alerts = SecretAlerts::new(session_reader.clone(), events.clone());
+        CallRunner {
+            secret_alerts,
+            nested_instructions: toolbox.nested_instructions,
+            model_tools: Arc::new(toolbox.model_tools),
+            client_tools: Arc::new(toolbox.client_tools),
             files: toolbox.files,
             hooks: toolbox.hooks,
-            bounds: Arc::new(toolbox.bounds),
-            place: Arc::new(place),
-            cover,
+            output_limit: Arc::new(toolbox.output_limit),
+            tool_context: Arc::new(tool_context),
+            redactor,
             tasks: JoinSet::new(),
             running: HashMap::new(),
-            next: 0,
-            library,
-            mail,
+            next_task: 0,
+            session_reader,
+            events,
         }
     }
 
-    /// Finds out what a call would touch and change, by reading only.
-    pub(crate) fn prepare(&mut self, call_id: CallId, tool: String, arguments: Text) {
-        let hand = self.hand(&call_id);
-        self.spawn(call_id, async move {
-            let prepared = match hand.arguments(arguments).await {
+    /// Finds the paths and changes of a call by reading only.
+    pub(crate) fn prepare_call(&mut self, call_id: CallId, tool: String, arguments: Text) {
+        let context = self.call_context(&call_id);
+        self.spawn_task(call_id, async move {
+            let prepared = match context.load_arguments(arguments).await {
                 Ok(arguments) => {
-                    let place = format!("the arguments of {} ({tool})", hand.call_id);
-                    hand.noticed.look(&arguments, &place).await;
-                    hand.prepare(&tool, arguments).await
+                    let tool_context = format!("the arguments of {} ({tool})", context.call_id);
+                    context.secret_alerts.check_text(&arguments, &tool_context).await;
+                    context.prepare_action(&tool, arguments).await
                 }
                 Err(why) => Err(why),
             };
             let prepared = match prepared {
                 Ok(prepared) => Ok(prepared),
-                Err(why) => Err(hand.hidden([why]).await.map_or_else(|unshown| unshown, |[why]| why)),
+                Err(why) => {
+                    Err(context.redact_texts([why]).await.map_or_else(|unshown| unshown, |[why]| why))
+                }
             };
-            let (call_id, prepared) = (hand.call_id.clone(), Box::new(prepared));
-            hand.tell(Mail::Prepared { task: hand.task, call_id, prepared }).await;
+            let (call_id, prepared) = (context.call_id.clone(), Box::new(prepared));
+            context.send_event(LoopEvent::Prepared { task: context.task, call_id, prepared }).await;
         });
     }
 
-    /// Runs a call, which would touch what its action says.
-    pub(crate) fn run(&mut self, call_id: CallId, tool: String, arguments: Text, action: Action) {
-        let hand = self.hand(&call_id);
-        self.spawn(call_id, async move {
-            let ended = match hand.arguments(arguments).await {
-                Ok(arguments) => match hand.changed(&action).await {
+    /// Runs a call whose action was approved.
+    pub(crate) fn run_call(&mut self, call_id: CallId, tool: String, arguments: Text, action: Action) {
+        let context = self.call_context(&call_id);
+        self.spawn_task(call_id, async move {
+            let result = match context.load_arguments(arguments).await {
+                Ok(arguments) => match context.find_changed_script(&action).await {
                     Some(message) => CallEnd::Failed { message },
-                    None => hand.run(&tool, &arguments, action.command.as_deref()).await,
+                    None => context.run_tool(&tool, &arguments, action.command.as_deref()).await,
                 },
                 Err(message) => CallEnd::Failed { message },
             };
-            let mut ended = hand.covered(ended).await;
+            let mut ended = context.redact_result(result).await;
             if let CallEnd::Done(said) = &mut ended {
-                said.instructions = hand.instructions(&action).await;
+                said.instructions = context.find_instructions(&action).await;
             }
-            hand.notice(&ended, &tool).await;
-            let ended = hand.bounded(ended, tool).await;
-            hand.tell(Mail::CallEnded { task: hand.task, call_id: hand.call_id.clone(), ended }).await;
+            context.alert_secrets(&ended, &tool).await;
+            let result = context.limit_result(ended, tool).await;
+            context
+                .send_event(LoopEvent::CallEnded {
+                    task: context.task,
+                    call_id: context.call_id.clone(),
+                    result,
+                })
+                .await;
         });
     }
 
-    /// Looks whether a verifiable call of an earlier life took effect.
+    /// Checks whether a verifiable call of an earlier process took effect.
     pub(crate) fn check_file(&mut self, call_id: CallId, preview: Preview) {
-        let hand = self.hand(&call_id);
-        self.spawn(call_id, async move {
-            let files = Arc::clone(&hand.files);
-            let found = hand.library.off_loop(move |_| look(&files, &preview)).await;
-            hand.tell(Mail::FileChecked { task: hand.task, call_id: hand.call_id.clone(), found }).await;
+        let context = self.call_context(&call_id);
+        self.spawn_task(call_id, async move {
+            let files = Arc::clone(&context.files);
+            let file_state =
+                context.session_reader.run_blocking(move |_| inspect_file(&files, &preview)).await;
+            context
+                .send_event(LoopEvent::FileChecked {
+                    task: context.task,
+                    call_id: context.call_id.clone(),
+                    file_state,
+                })
+                .await;
         });
     }
 
-    pub(crate) fn stop(&mut self, call_id: &CallId) {
+    pub(crate) fn stop_call(&mut self, call_id: &CallId) {
         if let Some((_, handle)) = self.running.remove(call_id) {
             handle.abort();
         }
     }
 
-    pub(crate) fn stop_all(&mut self) {
+    pub(crate) fn stop_all_calls(&mut self) {
         self.running.clear();
         self.tasks.abort_all();
     }
 
-    /// Whether this task still speaks for this call. It speaks once.
-    pub(crate) fn is_over(&mut self, task: TaskId, call_id: &CallId) -> bool {
+    /// Removes the call if `task` still owns it; returns false for a stale task.
+    pub(crate) fn finish_task(&mut self, task: TaskId, call_id: &CallId) -> bool {
         let speaks = self.running.get(call_id).is_some_and(|(running, _)| *running == task);
         if speaks {
             self.running.remove(call_id);
@@ -165,193 +193,215 @@ impl Calls {
         speaks
     }
 
-    fn hand(&mut self, call_id: &CallId) -> Hand {
-        self.next += 1;
-        Hand {
-            task: self.next,
+    fn call_context(&mut self, call_id: &CallId) -> CallContext {
+        self.next_task += 1;
+        CallContext {
+            task: self.next_task,
             call_id: call_id.clone(),
-            tools: Arc::clone(&self.tools),
-            clients: Arc::clone(&self.clients),
-            place: Arc::clone(&self.place),
+            model_tools: Arc::clone(&self.model_tools),
+            client_tools: Arc::clone(&self.client_tools),
+            tool_context: Arc::clone(&self.tool_context),
             files: Arc::clone(&self.files),
             hooks: Arc::clone(&self.hooks),
-            bounds: Arc::clone(&self.bounds),
-            cover: Arc::clone(&self.cover),
-            library: self.library.clone(),
-            mail: self.mail.clone(),
-            noticed: self.noticed.clone(),
-            nested: self.nested.clone(),
+            output_limit: Arc::clone(&self.output_limit),
+            redactor: Arc::clone(&self.redactor),
+            session_reader: self.session_reader.clone(),
+            events: self.events.clone(),
+            secret_alerts: self.secret_alerts.clone(),
+            nested_instructions: self.nested_instructions.clone(),
         }
     }
 
-    /// Whoever looks for keys that nobody knows tells of them through this.
-    pub(crate) fn noticed(&self) -> Noticed {
-        self.noticed.clone()
+    /// Reports unknown secrets that are found outside of calls.
+    pub(crate) fn secret_alerts(&self) -> SecretAlerts {
+        self.secret_alerts.clone()
     }
 
-    fn spawn(&mut self, call_id: CallId, work: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_task(&mut self, call_id: CallId, work: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         let handle = self.tasks.spawn(work);
-        self.running.insert(call_id, (self.next, handle));
+        self.running.insert(call_id, (self.next_task, handle));
     }
 }
 
-/// What one call's task works with.
-struct Hand {
+/// The context of one call's task.
+struct CallContext {
     task: TaskId,
     call_id: CallId,
-    tools: Arc<Vec<Arc<dyn Tool>>>,
-    clients: Arc<Vec<Arc<dyn Tool>>>,
-    place: Arc<Place>,
-    files: Arc<Files>,
-    hooks: Arc<Hooks>,
-    bounds: Arc<Bounds>,
-    cover: Arc<Cover>,
-    library: Library,
-    mail: mpsc::Sender<Mail>,
-    noticed: Noticed,
-    nested: Nested,
+    model_tools: Arc<Vec<Arc<dyn Tool>>>,
+    client_tools: Arc<Vec<Arc<dyn Tool>>>,
+    tool_context: Arc<ToolContext>,
+    files: Arc<ScopedFiles>,
+    hooks: Arc<HookSet>,
+    output_limit: Arc<OutputLimit>,
+    redactor: Arc<KeyRedactor>,
+    session_reader: SessionReader,
+    events: mpsc::Sender<LoopEvent>,
+    secret_alerts: SecretAlerts,
+    nested_instructions: NestedInstructionFinder,
 }
 
-impl Hand {
-    /// The pod names the model's own calls itself, and no client can take such a name.
-    fn is_models(&self) -> bool {
+impl CallContext {
+    /// The pod assigns the ids of the model's calls, and clients cannot use that prefix.
+    fn is_model_call(&self) -> bool {
         self.call_id.0.starts_with("call_")
     }
 
-    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, String> {
-        let model = self.is_models();
-        let clients = self.clients.iter().filter(|_| !model);
-        self.tools.iter().chain(clients).find(|tool| tool.spec().name == name).cloned().ok_or_else(|| {
-            let names: Vec<String> = self.tools.iter().map(|tool| tool.spec().name).collect();
-            format!("there is no tool `{name}`; there are: {}", names.join(", "))
-        })
+    fn find_tool(&self, name: &str) -> Result<Arc<dyn Tool>, String> {
+        let model = self.is_model_call();
+        let clients = self.client_tools.iter().filter(|_| !model);
+        self.model_tools.iter().chain(clients).find(|tool| tool.spec().name == name).cloned().ok_or_else(
+            || {
+                let names: Vec<String> = self.model_tools.iter().map(|tool| tool.spec().name).collect();
+                format!("there is no tool `{name}`; available tools: {}", names.join(", "))
+            },
+        )
     }
 
-    /// The arguments, fetched if they were too long for the log's line.
-    async fn arguments(&self, arguments: Text) -> Result<String, String> {
-        self.library.text(arguments).await.map_err(|why| format!("the arguments cannot be read: {why}"))
+    /// The arguments, loaded from a blob if they were too long for the log line.
+    async fn load_arguments(&self, arguments: Text) -> Result<String, String> {
+        self.session_reader
+            .load_text(arguments)
+            .await
+            .map_err(|why| format!("could not read the arguments: {why}"))
     }
 
-    async fn prepare(&self, name: &str, arguments: String) -> Result<Prepared, String> {
-        let tool = self.tool(name)?;
-        let place = Arc::clone(&self.place);
-        let (cover, files) = (Arc::clone(&self.cover), Arc::clone(&self.files));
+    async fn prepare_action(&self, name: &str, arguments: String) -> Result<PreparedCall, String> {
+        let tool = self.find_tool(name)?;
+        let tool_context = Arc::clone(&self.tool_context);
+        let (redactor, files) = (Arc::clone(&self.redactor), Arc::clone(&self.files));
         let name = name.to_owned();
-        self.library
-            .off_loop(move |library| {
-                let looking = Looking { files: &files, cwd: &place.cwd, cover: &cover };
-                catch_unwind(AssertUnwindSafe(|| prepare(&*tool, &arguments, &place, (library, &looking))))
-                    .unwrap_or_else(|panic| {
-                        Err(ToolError::Internal(format!("`{name}` panicked: {}", said(&*panic))))
-                    })
+        self.session_reader
+            .run_blocking(move |session_reader| {
+                let looking = ScriptInspector { files: &files, cwd: &tool_context.cwd, redactor: &redactor };
+                catch_unwind(AssertUnwindSafe(|| {
+                    prepare_with(&*tool, &arguments, &tool_context, (session_reader, &looking))
+                }))
+                .unwrap_or_else(|panic| {
+                    Err(ToolError::Internal(format!("`{name}` panicked: {}", panic_message(&*panic))))
+                })
             })
             .await
             .map_err(|e| e.message().to_owned())
     }
 
-    /// Why an approved command is not started: a script of it is another one than was approved.
-    async fn changed(&self, action: &Action) -> Option<String> {
+    /// Returns an error if a script of an approved command has changed since the approval.
+    async fn find_changed_script(&self, action: &Action) -> Option<String> {
         let line = action.command.clone().filter(|_| !action.scripts.is_empty())?;
-        let (approved, place) = (action.scripts.clone(), Arc::clone(&self.place));
-        let (cover, files) = (Arc::clone(&self.cover), Arc::clone(&self.files));
-        let look = move |_: &Library| {
-            Looking { files: &files, cwd: &place.cwd, cover: &cover }.changed(&line, &approved)
+        let (approved, tool_context) = (action.scripts.clone(), Arc::clone(&self.tool_context));
+        let (redactor, files) = (Arc::clone(&self.redactor), Arc::clone(&self.files));
+        let look = move |_: &SessionReader| {
+            ScriptInspector { files: &files, cwd: &tool_context.cwd, redactor: &redactor }
+                .find_change(&line, &approved)
         };
-        self.library.off_loop(look).await
+        self.session_reader.run_blocking(look).await
     }
 
-    async fn run(&self, name: &str, arguments: &str, command: Option<&str>) -> CallEnd {
-        let tool = match self.tool(name) {
+    async fn run_tool(&self, name: &str, arguments: &str, command: Option<&str>) -> CallEnd {
+        let tool = match self.find_tool(name) {
             Ok(tool) => tool,
             Err(message) => return CallEnd::Invalid { message },
         };
-        let env = match self.variables(command).await {
+        let env = match self.hook_variables(command).await {
             Ok(env) => Arc::new(env),
             Err(message) => return CallEnd::Failed { message },
         };
-        let call = Call { env, ..Call::new(self.call_id.clone(), Arc::clone(&self.place), self.news()) };
-        let longest = tool.deadline(arguments);
-        let work = async { tool.run(arguments, &call).await };
+        let call = ToolInvocation {
+            env,
+            ..ToolInvocation::new(self.call_id.clone(), Arc::clone(&self.tool_context), self.command_events())
+        };
+        let longest = tool.timeout(arguments);
+        let work = async { tool.execute(arguments, &call).await };
         match timeout(longest, AssertUnwindSafe(work).catch_unwind()).await {
-            Ok(Ok(Ok(output))) => match self.keep(output).await {
+            Ok(Ok(Ok(output))) => match self.store_output(output).await {
                 Ok(said) => CallEnd::Done(said),
                 Err(message) => CallEnd::Failed { message },
             },
-            Ok(Ok(Err(ToolError::Invalid(message)))) => CallEnd::Invalid { message },
-            Ok(Ok(Err(ToolError::Failed(message)))) => CallEnd::Failed { message },
-            Ok(Ok(Err(ToolError::TimedOut { after, said }))) => {
-                CallEnd::TimedOut { after_ms: millis(after), said: self.keep(said).await.ok() }
-            }
+            Ok(Ok(Err(ToolError::InvalidArguments(message)))) => CallEnd::Invalid { message },
+            Ok(Ok(Err(ToolError::ExecutionFailed(message)))) => CallEnd::Failed { message },
+            Ok(Ok(Err(ToolError::TimedOut { after, output }))) => CallEnd::TimedOut {
+                after_ms: whole_millis(after),
+                output: self.store_output(output).await.ok(),
+            },
             Ok(Ok(Err(ToolError::Internal(message)))) => {
-                CallEnd::Failed { message: format!("a mistake inside `{name}`: {message}") }
+                CallEnd::Failed { message: format!("`{name}` panicked: {message}") }
             }
-            Ok(Err(panic)) => CallEnd::Failed { message: format!("`{name}` panicked: {}", said(&*panic)) },
-            Err(_) => CallEnd::TimedOut { after_ms: millis(longest), said: None },
+            Ok(Err(panic)) => {
+                CallEnd::Failed { message: format!("`{name}` panicked: {}", panic_message(&*panic)) }
+            }
+            Err(_) => CallEnd::TimedOut { after_ms: whole_millis(longest), output: None },
         }
     }
 
-    /// Instructions that lie where a call of the model has worked.
-    async fn instructions(&self, action: &Action) -> Vec<Instructions> {
-        let Some(file) = file_of(action).filter(|_| self.is_models()).map(str::to_owned) else {
+    /// Instructions of the directories in which a call of the model worked.
+    async fn find_instructions(&self, action: &Action) -> Vec<NestedInstructions> {
+        let Some(file) = action_file(action).filter(|_| self.is_model_call()).map(str::to_owned) else {
             return Vec::new();
         };
-        let (nested, place, cover) = (self.nested.clone(), Arc::clone(&self.place), Arc::clone(&self.cover));
-        let found = self.library.off_loop(move |_| nested.below(&place, &file, &cover)).await;
+        let (nested, tool_context, redactor) =
+            (self.nested_instructions.clone(), Arc::clone(&self.tool_context), Arc::clone(&self.redactor));
+        let found = self
+            .session_reader
+            .run_blocking(move |_| nested.find_below(&tool_context, &file, &redactor))
+            .await;
         for problem in found.problems {
-            self.tell(Mail::Instructions(problem)).await;
+            self.send_event(LoopEvent::InstructionAlert(problem)).await;
         }
         found.instructions
     }
 
-    /// The variables that hooks give to a command, or why one of them does not let it start.
-    async fn variables(&self, command: Option<&str>) -> Result<BTreeMap<String, String>, String> {
-        let Some(command) = command.filter(|_| self.hooks.steers(Event::ShellEnv)) else {
+    /// The variables that hooks set for a command, or the reason why a hook blocks it.
+    async fn hook_variables(&self, command: Option<&str>) -> Result<BTreeMap<String, String>, String> {
+        let Some(command) = command.filter(|_| self.hooks.has_hooks_for(HookEvent::ShellEnv)) else {
             return Ok(BTreeMap::new());
         };
-        let question = Question::shell_env(command, &self.place.cwd.to_string_lossy());
-        let steered = self.hooks.ask(&question).await;
+        let question = SteeringRequest::shell_env(command, &self.tool_context.cwd.to_string_lossy());
+        let steered = self.hooks.ask_hooks(&question).await;
         for problem in steered.problems {
-            self.tell(Mail::Hook(problem)).await;
+            self.send_event(LoopEvent::HookAlert(problem)).await;
         }
         match steered.outcome {
             Judgement::Allow => Ok(steered.env),
-            _ => Err(format!("it was not started: {}", steered.reason.unwrap_or_default())),
+            _ => Err(format!("a hook blocked the command: {}", steered.reason.unwrap_or_default())),
         }
     }
 
-    /// News of this call's commands, to the loop. Never waits: a piece of output that finds the mailbox full is left
-    /// out, as its offsets show; beginning and end are not.
-    fn news(&self) -> News {
-        let (mail, call_id) = (self.mail.clone(), self.call_id.clone());
-        News::new(move |command_id, news| {
-            let weighs = !matches!(news, CommandNews::Output { .. });
-            let letter = Mail::Command { call_id: call_id.clone(), command_id: command_id.to_owned(), news };
-            if let Err(mpsc::error::TrySendError::Full(letter)) = mail.try_send(letter)
+    /// Returns a sender for command events. It never waits: output that does not fit the queue is dropped,
+    /// visible in the offsets; start and end events are not dropped.
+    fn command_events(&self) -> CommandEventSink {
+        let (events, call_id) = (self.events.clone(), self.call_id.clone());
+        CommandEventSink::new(move |command_id, news| {
+            let weighs = !matches!(news, CommandEvent::Output { .. });
+            let event = LoopEvent::CommandOutput {
+                call_id: call_id.clone(),
+                command_id: command_id.to_owned(),
+                event: news,
+            };
+            if let Err(mpsc::error::TrySendError::Full(letter)) = events.try_send(event)
                 && weighs
                 && let Ok(runtime) = tokio::runtime::Handle::try_current()
             {
-                let mail = mail.clone();
-                // The loop is gone only when the process ends, and everybody who would listen with it.
+                let mail = events.clone();
+                // The receiver is dropped only when the process ends.
                 runtime.spawn(async move { drop(mail.send(letter).await) });
             }
         })
     }
 
-    /// Keeps what is too large for the log's line as blobs, which the result names.
-    async fn keep(&self, output: ToolOutput) -> Result<Said, String> {
-        let ToolOutput { summary, content, images, rest } = output;
-        if images.is_empty() && rest.is_none() {
-            return Ok(Said { summary, content, ..Said::default() });
+    /// Stores text that is too long for the log line as blobs, which the result names.
+    async fn store_output(&self, output: ToolOutput) -> Result<CallOutput, String> {
+        let ToolOutput { summary, content, images, full_output } = output;
+        if images.is_empty() && full_output.is_none() {
+            return Ok(CallOutput { summary, content, ..CallOutput::default() });
         }
-        let cover = Arc::clone(&self.cover);
-        let keep = move |library: &Library| {
+        let redactor = Arc::clone(&self.redactor);
+        let keep = move |session_reader: &SessionReader| {
             let put = |bytes: Vec<u8>| {
-                // A key is written nowhere but in its store.
-                if let [name, ..] = cover.names_in(&bytes).map_err(|e| e.to_string())?.as_slice() {
-                    return Err(format!("it holds the secret {name}"));
+                // Secrets are stored nowhere but in the secret store.
+                if let [name, ..] = redactor.names_in(&bytes).map_err(|e| e.to_string())?.as_slice() {
+                    return Err(format!("it contains the secret {name}"));
                 }
-                let kept = library.store().put_blob(library.session(), bytes);
+                let kept = session_reader.store().put_blob(session_reader.session(), bytes);
                 kept.map(|name| name.blob).map_err(|e| e.to_string())
             };
             let shown = images
@@ -359,7 +409,7 @@ impl Hand {
                 .map(|image| Ok(ImageBlob { blob: put(image.bytes)?, media_type: image.media_type }));
             let images = shown.collect::<Result<Vec<_>, String>>()?;
             let mut kinds = std::collections::BTreeSet::new();
-            let rest = match rest {
+            let rest = match full_output {
                 Some(path) => {
                     let all = std::fs::read(&path).map_err(|e| e.to_string())?;
                     kinds = kinds_in(&all);
@@ -369,150 +419,160 @@ impl Hand {
             };
             Ok((images, rest, kinds))
         };
-        let kept: Result<_, String> = self.library.off_loop(keep).await;
-        let (images, rest, kinds) = kept.map_err(|why| {
-            format!("it was done, but what it said could not be kept: {why}. Its summary: {summary}")
+        let kept: Result<_, String> = self.session_reader.run_blocking(keep).await;
+        let (images, full_blob, kinds) = kept.map_err(|why| {
+            format!("the call succeeded, but its output could not be stored: {why}. Summary: {summary}")
         })?;
-        self.noticed.tell(kinds, &format!("the output of {}", self.call_id)).await;
-        Ok(Said { summary, content, images, rest, ..Said::default() })
+        self.secret_alerts.report_kinds(kinds, &format!("the output of {}", self.call_id)).await;
+        Ok(CallOutput { summary, content, images, full_blob, ..CallOutput::default() })
     }
 
-    /// What a call came to, without the keys in it.
-    async fn covered(&self, ended: CallEnd) -> CallEnd {
-        let covered = match ended {
-            CallEnd::Done(said) => self.covered_words(said).await.map(CallEnd::Done),
+    /// Redacts the result of a call.
+    async fn redact_result(&self, result: CallEnd) -> CallEnd {
+        let covered = match result {
+            CallEnd::Done(said) => self.redact_output(said).await.map(CallEnd::Done),
             CallEnd::Failed { message } => {
-                self.hidden([message]).await.map(|[message]| CallEnd::Failed { message })
+                self.redact_texts([message]).await.map(|[message]| CallEnd::Failed { message })
             }
             CallEnd::Invalid { message } => {
-                self.hidden([message]).await.map(|[message]| CallEnd::Invalid { message })
+                self.redact_texts([message]).await.map(|[message]| CallEnd::Invalid { message })
             }
-            CallEnd::TimedOut { after_ms, said: Some(said) } => {
-                self.covered_words(said).await.map(|said| CallEnd::TimedOut { after_ms, said: Some(said) })
+            CallEnd::TimedOut { after_ms, output: Some(said) } => {
+                self.redact_output(said).await.map(|said| CallEnd::TimedOut { after_ms, output: Some(said) })
             }
-            CallEnd::TimedOut { said: None, .. } => Ok(ended),
+            CallEnd::TimedOut { output: None, .. } => Ok(result),
         };
-        // What was done is done; what it said may hold a key.
+        // The call has taken effect; its output may contain a secret.
         covered.unwrap_or_else(|message| CallEnd::Failed { message })
     }
 
-    /// What the model is given of it.
-    async fn bounded(&self, ended: CallEnd, tool: String) -> CallEnd {
-        let (bounds, call_id) = (Arc::clone(&self.bounds), self.call_id.clone());
-        match ended {
-            CallEnd::Done(said) if bounds.are_crossed(&tool, &said) => {
-                let cut = move |library: &Library| bounds.cut(library, &call_id, &tool, said);
-                CallEnd::Done(self.library.off_loop(cut).await)
+    /// Truncates the result for the model.
+    async fn limit_result(&self, result: CallEnd, tool: String) -> CallEnd {
+        let (bounds, call_id) = (Arc::clone(&self.output_limit), self.call_id.clone());
+        match result {
+            CallEnd::Done(said) if bounds.is_exceeded(&tool, &said) => {
+                let cut = move |session_reader: &SessionReader| {
+                    bounds.truncate_output(session_reader, &call_id, &tool, said)
+                };
+                CallEnd::Done(self.session_reader.run_blocking(cut).await)
             }
-            CallEnd::TimedOut { after_ms, said: Some(said) } if bounds.are_crossed(&tool, &said) => {
-                let cut = move |library: &Library| bounds.cut(library, &call_id, &tool, said);
-                CallEnd::TimedOut { after_ms, said: Some(self.library.off_loop(cut).await) }
+            CallEnd::TimedOut { after_ms, output: Some(said) } if bounds.is_exceeded(&tool, &said) => {
+                let cut = move |session_reader: &SessionReader| {
+                    bounds.truncate_output(session_reader, &call_id, &tool, said)
+                };
+                CallEnd::TimedOut { after_ms, output: Some(self.session_reader.run_blocking(cut).await) }
             }
-            ended => ended,
+            result => result,
         }
     }
 
-    /// Tells of what looks like a key in what the call came to.
-    async fn notice(&self, ended: &CallEnd, tool: &str) {
-        let place = format!("the result of {} ({tool})", self.call_id);
+    /// Reports text in the result that looks like a secret.
+    async fn alert_secrets(&self, ended: &CallEnd, tool: &str) {
+        let tool_context = format!("the result of {} ({tool})", self.call_id);
         match ended {
-            CallEnd::Done(said) | CallEnd::TimedOut { said: Some(said), .. } => {
-                self.noticed.look(&said.summary, &place).await;
-                self.noticed.look(said.content.as_deref().unwrap_or_default(), &place).await;
+            CallEnd::Done(said) | CallEnd::TimedOut { output: Some(said), .. } => {
+                self.secret_alerts.check_text(&said.summary, &tool_context).await;
+                self.secret_alerts
+                    .check_text(said.content.as_deref().unwrap_or_default(), &tool_context)
+                    .await;
             }
             CallEnd::Failed { message } | CallEnd::Invalid { message } => {
-                self.noticed.look(message, &place).await;
+                self.secret_alerts.check_text(message, &tool_context).await;
             }
-            CallEnd::TimedOut { said: None, .. } => {}
+            CallEnd::TimedOut { output: None, .. } => {}
         }
     }
 
-    async fn covered_words(&self, said: Said) -> Result<Said, String> {
+    async fn redact_output(&self, said: CallOutput) -> Result<CallOutput, String> {
         let had = said.content.is_some();
         let texts = [said.summary, said.content.unwrap_or_default()];
-        let [summary, content] = self.hidden(texts).await?;
-        Ok(Said { summary, content: had.then_some(content), ..said })
+        let [summary, content] = self.redact_texts(texts).await?;
+        Ok(CallOutput { summary, content: had.then_some(content), ..said })
     }
 
-    async fn hidden<const N: usize>(&self, mut texts: [String; N]) -> Result<[String; N], String> {
-        if self.cover.hide_at_once(&mut texts.each_mut()) {
+    async fn redact_texts<const N: usize>(&self, mut texts: [String; N]) -> Result<[String; N], String> {
+        if self.redactor.try_redact(&mut texts.each_mut()) {
             return Ok(texts);
         }
-        let cover = Arc::clone(&self.cover);
-        let hide = move |_: &Library| match cover.hide(&mut texts.each_mut()) {
+        let redactor = Arc::clone(&self.redactor);
+        let hide = move |_: &SessionReader| match redactor.redact(&mut texts.each_mut()) {
             Ok(()) => Ok(texts),
-            Err(e) => {
-                Err(format!("what the tool said cannot be shown, since keys in it could not be hidden: {e}"))
-            }
+            Err(e) => Err(format!("could not redact secrets in the tool's output, so it is not shown: {e}")),
         };
-        self.library.off_loop(hide).await
+        self.session_reader.run_blocking(hide).await
     }
 
-    async fn tell(&self, mail: Mail) {
-        // The loop is gone only when the process ends, and this call with it.
-        drop(self.mail.send(mail).await);
+    async fn send_event(&self, events: LoopEvent) {
+        // The receiver is dropped only when the process ends.
+        drop(self.events.send(events).await);
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a call would touch and change, by reading only; the file as it is now is kept for undo.
-fn prepare(
+/// Finds the paths and changes of a call by reading only; stores the current file content for undo.
+fn prepare_with(
     tool: &dyn Tool,
     arguments: &str,
-    place: &Place,
-    (library, looking): (&Library, &Looking<'_>),
-) -> Result<Prepared, ToolError> {
-    let cover = looking.cover;
+    tool_context: &ToolContext,
+    (session_reader, looking): (&SessionReader, &ScriptInspector<'_>),
+) -> Result<PreparedCall, ToolError> {
+    let redactor = looking.redactor;
     let unseen = |e: &dyn std::fmt::Display| {
-        ToolError::Failed(format!("nothing was done, since keys could not be looked for: {e}"))
+        ToolError::ExecutionFailed(format!("could not check the call for secrets, so it was not run: {e}"))
     };
-    if let [name, ..] = cover.meant_in(arguments).map_err(|e| unseen(&e))?.as_slice() {
-        return Err(ToolError::Invalid(format!(
-            "nothing was done: the arguments hold the secret {name}, which nobody passes on (`[secret {name}]` stands \
-             in its place wherever you see it). Change only what stands around it, or let the command read it from its \
+    if let [name, ..] = redactor.referenced_names_in(arguments).map_err(|e| unseen(&e))?.as_slice() {
+        return Err(ToolError::InvalidArguments(format!(
+            "the call was not run: its arguments contain the secret {name} (shown to you as `[secret {name}]`), which \
+             is never passed on. Change only the text around it, or let the command read it from its \
              variable or file"
         )));
     }
-    let mut action = tool.prepare(arguments, place)?;
+    let mut action = tool.prepare(arguments, tool_context)?;
     let touched = serde_json::to_vec(&action).map_err(|e| unseen(&e))?;
-    if let [name, ..] = cover.names_in(&touched).map_err(|e| unseen(&e))?.as_slice() {
-        // It would be judged and logged by its name, which cannot be shown.
-        return Err(ToolError::Failed(format!(
-            "nothing was done: a path or host that the call would touch holds the secret {name} in its name"
+    if let [name, ..] = redactor.names_in(&touched).map_err(|e| unseen(&e))?.as_slice() {
+        // The path would be logged, but it cannot be shown.
+        return Err(ToolError::ExecutionFailed(format!(
+            "the call was not run: the name of a path or host that it uses contains the secret {name}"
         )));
     }
     if let Some(line) = &action.command {
-        action.scripts = looking.at(line);
+        action.scripts = looking.scripts_in(line);
     }
-    let own = tool.own(arguments)?;
-    let mut prepared = Prepared { own, ..Prepared::new(tool.class(), action) };
-    let Previewed { mut preview, before, missing } = match tool.preview(arguments, &prepared.action, place) {
-        Ok(Some(previewed)) => previewed,
-        Ok(None) => return Ok(prepared),
-        // What could not be looked at is judged by what it would touch; if it may be done, doing it says what is wrong,
-        // and a person is not asked about what cannot be done.
-        Err(ToolError::Failed(why)) => return Ok(Prepared { problem: Some(why), ..prepared }),
-        Err(e) => return Err(e),
-    };
+    let internal_call = tool.internal_call(arguments)?;
+    let mut prepared = PreparedCall { internal_call, ..PreparedCall::new(tool.class(), action) };
+    let CallPreview { mut preview, before, missing_dir } =
+        match tool.preview(arguments, &prepared.action, tool_context) {
+            Ok(Some(previewed)) => previewed,
+            Ok(None) => return Ok(prepared),
+            // An action whose files cannot be read is judged by its paths. If it is allowed, running it reports
+            // the error, and the user is not asked about a call that cannot succeed.
+            Err(ToolError::ExecutionFailed(why)) => {
+                return Ok(PreparedCall { problem: Some(why), ..prepared });
+            }
+            Err(e) => return Err(e),
+        };
     if let Some(diff) = &mut preview.diff {
-        cover.hide(&mut [diff]).map_err(|e| unseen(&e))?;
+        redactor.redact(&mut [diff]).map_err(|e| unseen(&e))?;
     }
-    // What is not there is named by its outermost directory that is not: undo finds what was made for the file so.
-    let path = missing.as_deref().and_then(Path::to_str).unwrap_or(&preview.path).to_owned();
+    // A missing file is recorded by its outermost missing directory: undo then finds the directories created
+    // for the file.
+    let path = missing_dir.as_deref().and_then(Path::to_str).unwrap_or(&preview.path).to_owned();
     let hash = preview.before.clone().unwrap_or_default();
     let file = |mode, blob| SnapshotFile { path, mode, hash, blob, at: None, bytes: None };
-    prepared.before = Some(match before {
+    prepared.file_before = Some(match before {
         None => file(0, None),
-        // A key is written nowhere but in its store: what holds one cannot be put back.
-        Some(before) if cover.is_in(&before.content).map_err(|e| unseen(&e))? => file(before.mode, None),
+        // Secrets are stored nowhere but in the secret store, so a file that contains one cannot be restored.
+        Some(before) if redactor.contains_key(&before.content).map_err(|e| unseen(&e))? => {
+            file(before.mode, None)
+        }
         Some(before) => {
-            let kept = library.store().put_blob(library.session(), before.content);
+            let kept = session_reader.store().put_blob(session_reader.session(), before.content);
             let kept = kept.map_err(|e| {
-                ToolError::Failed(format!(
-                    "nothing was done, since the file as it is could not be kept for undo: {e}"
+                ToolError::ExecutionFailed(format!(
+                    "could not store the current file for undo, so the call was not run: {e}"
                 ))
             })?;
             file(before.mode, Some(kept.blob))
@@ -522,18 +582,18 @@ fn prepare(
     Ok(prepared)
 }
 
-/// What a file says about a call that was to change it. One that cannot be read says neither.
-fn look(files: &Files, preview: &Preview) -> FileFound {
-    match hash_of(files, &preview.path) {
-        Ok(now) if now.as_deref() == Some(preview.after.as_str()) => FileFound::After,
-        Ok(now) if now == preview.before => FileFound::Before,
-        Ok(_) | Err(_) => FileFound::Neither,
+/// Compares a file with the call that was to change it. An unreadable file gives no answer.
+fn inspect_file(files: &ScopedFiles, preview: &Preview) -> FileCheck {
+    match hash_file(files, &preview.path) {
+        Ok(now) if now.as_deref() == Some(preview.after.as_str()) => FileCheck::After,
+        Ok(now) if now == preview.before => FileCheck::Before,
+        Ok(_) | Err(_) => FileCheck::Neither,
     }
 }
 
 /// SHA-256 of a file's content; `None` if there is no file.
-fn hash_of(files: &Files, path: &str) -> io::Result<Option<String>> {
-    let mut file = match files.open(Path::new(path)) {
+fn hash_file(files: &ScopedFiles, path: &str) -> io::Result<Option<String>> {
+    let mut file = match files.open_file(Path::new(path)) {
         Ok(opened) => opened.file,
         Err(e) if e.is_missing() => return Ok(None),
         Err(e) => return Err(io::Error::other(e)),
@@ -542,7 +602,7 @@ fn hash_of(files: &Files, path: &str) -> io::Result<Option<String>> {
     let mut chunk = vec![0; 64 * 1024];
     loop {
         match file.read(&mut chunk)? {
-            0 => return Ok(Some(hex(&hash.finalize()))),
+            0 => return Ok(Some(to_hex(&hash.finalize()))),
             got => hash.update(chunk.get(..got).unwrap_or_default()),
         }
     }
@@ -551,26 +611,26 @@ fn hash_of(files: &Files, path: &str) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minke_llm::Around;
+    use minke_llm::ResolveContext;
     use minke_record::{Action, Class, Scope, ToolSpec};
     use minke_session::{FileStore, RealDisk};
-    use minke_tool::Running;
+    use minke_tool::ToolFuture;
 
-    /// A tool that breaks in the place that its arguments name.
-    struct Breaks;
+    /// A tool that panics in the method that its arguments name.
+    struct PanickingTool;
 
-    impl Tool for Breaks {
+    impl Tool for PanickingTool {
         fn spec(&self) -> ToolSpec {
             ToolSpec { name: "Breaks".into(), description: String::new(), schema: serde_json::json!({}) }
         }
         fn class(&self) -> Class {
             Class::Pure
         }
-        fn prepare(&self, arguments: &str, _: &Place) -> Result<Action, ToolError> {
+        fn prepare(&self, arguments: &str, _: &ToolContext) -> Result<Action, ToolError> {
             assert_ne!(arguments, "prepare", "broken in prepare");
             Ok(Action::default())
         }
-        fn run(&self, arguments: &str, _: &Call) -> Running {
+        fn execute(&self, arguments: &str, _: &ToolInvocation) -> ToolFuture {
             assert_ne!(arguments, "run", "broken in run");
             let waits = arguments == "wait";
             Box::pin(async move {
@@ -582,58 +642,66 @@ mod tests {
         }
     }
 
-    fn calls() -> (Calls, mpsc::Receiver<Mail>) {
-        let (mail, mailbox) = mpsc::channel(8);
+    fn new_runner() -> (CallRunner, mpsc::Receiver<LoopEvent>) {
+        let (events, mailbox) = mpsc::channel(8);
         let store = Arc::new(FileStore::new(Arc::new(RealDisk), "nowhere".into()));
         let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
-        let library = Library::new(store, session);
-        let place = Place { cwd: "nowhere".into(), scope: Scope::default() };
-        let cover = Cover::new(Around::here("nowhere", None));
-        let files = Arc::new(Files::none());
-        let around = minke_hooks::Around {
+        let session_reader = SessionReader::new(store, session);
+        let tool_context = ToolContext { cwd: "nowhere".into(), scope: Scope::default() };
+        let redactor = KeyRedactor::new(ResolveContext::for_process("nowhere", None));
+        let files = Arc::new(ScopedFiles::without_grants());
+        let around = minke_hooks::HookContext {
             session: String::new(),
             pod: String::new(),
             cwd: "nowhere".into(),
             commands: None,
-            cover: Arc::new(str::to_owned),
-            scripts: "nowhere".into(),
+            redact: Arc::new(str::to_owned),
+            scripts_dir: "nowhere".into(),
         };
-        let hooks = Arc::new(Hooks::new(minke_hooks::Loaded::default(), around));
-        let bounds = Bounds { section: Default::default(), output: "nowhere".into() };
-        let (offered, nested): (Vec<Arc<dyn Tool>>, Nested) = (vec![Arc::new(Breaks)], Nested::default());
-        let toolbox = Toolbox { offered, clients: Vec::new(), files, hooks, bounds, nested };
-        (Calls::new(toolbox, place, Arc::new(cover), library, mail), mailbox)
+        let hooks = Arc::new(HookSet::new(minke_hooks::LoadedHooks::default(), around));
+        let output_limit = OutputLimit { section: Default::default(), output_dir: "nowhere".into() };
+        let (model_tools, nested_instructions): (Vec<Arc<dyn Tool>>, NestedInstructionFinder) =
+            (vec![Arc::new(PanickingTool)], NestedInstructionFinder::default());
+        let toolbox = CallResources {
+            model_tools,
+            client_tools: Vec::new(),
+            files,
+            hooks,
+            output_limit,
+            nested_instructions,
+        };
+        (CallRunner::new(toolbox, tool_context, Arc::new(redactor), session_reader, events), mailbox)
     }
 
     #[tokio::test]
     async fn a_tool_that_panics_fails_its_call() {
-        let (mut calls, mut mailbox) = calls();
+        let (mut calls, mut mailbox) = new_runner();
         for arguments in ["run", "later"] {
-            calls.run("c".into(), "Breaks".to_owned(), arguments.into(), Action::default());
-            let Some(Mail::CallEnded { task, call_id, ended }) = mailbox.recv().await else { panic!() };
-            let CallEnd::Failed { message } = ended else { panic!("{ended:?}") };
+            calls.run_call("c".into(), "Breaks".to_owned(), arguments.into(), Action::default());
+            let Some(LoopEvent::CallEnded { task, call_id, result }) = mailbox.recv().await else { panic!() };
+            let CallEnd::Failed { message } = result else { panic!("{result:?}") };
             assert!(message.contains("broken"), "{message}");
-            assert!(calls.is_over(task, &call_id));
-            assert!(!calls.is_over(task, &call_id));
+            assert!(calls.finish_task(task, &call_id));
+            assert!(!calls.finish_task(task, &call_id));
         }
-        calls.prepare("c".into(), "Breaks".to_owned(), "prepare".into());
-        let Some(Mail::Prepared { prepared, .. }) = mailbox.recv().await else { panic!() };
+        calls.prepare_call("c".into(), "Breaks".to_owned(), "prepare".into());
+        let Some(LoopEvent::Prepared { prepared, .. }) = mailbox.recv().await else { panic!() };
         let why = prepared.unwrap_err();
         assert!(why.contains("broken in prepare"), "{why}");
-        calls.prepare("c".into(), "None".to_owned(), "".into());
-        let Some(Mail::Prepared { prepared, .. }) = mailbox.recv().await else { panic!() };
+        calls.prepare_call("c".into(), "None".to_owned(), "".into());
+        let Some(LoopEvent::Prepared { prepared, .. }) = mailbox.recv().await else { panic!() };
         let why = prepared.unwrap_err();
-        assert_eq!(why, "there is no tool `None`; there are: Breaks");
+        assert_eq!(why, "there is no tool `None`; available tools: Breaks");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_takes_too_long_times_out_and_a_stopped_one_is_not_heard_of() {
-        let (mut calls, mut mailbox) = calls();
-        calls.run("stopped".into(), "Breaks".to_owned(), "wait".into(), Action::default());
-        calls.stop(&"stopped".into());
-        calls.run("slow".into(), "Breaks".to_owned(), "wait".into(), Action::default());
-        let Some(Mail::CallEnded { call_id, ended, .. }) = mailbox.recv().await else { panic!() };
-        assert_eq!((call_id, ended), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000, said: None }));
+        let (mut calls, mut mailbox) = new_runner();
+        calls.run_call("stopped".into(), "Breaks".to_owned(), "wait".into(), Action::default());
+        calls.stop_call(&"stopped".into());
+        calls.run_call("slow".into(), "Breaks".to_owned(), "wait".into(), Action::default());
+        let Some(LoopEvent::CallEnded { call_id, result, .. }) = mailbox.recv().await else { panic!() };
+        assert_eq!((call_id, result), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000, output: None }));
         drop(calls);
         assert!(mailbox.recv().await.is_none());
     }
@@ -642,18 +710,18 @@ mod tests {
     fn a_file_says_whether_a_call_took_effect() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
-        let scope = Scope::write(home.to_string_lossy());
-        let files = Files::new(minke_files::FilesConfig { scope, ..Default::default() }).unwrap();
+        let scope = Scope::writable(home.to_string_lossy());
+        let files = ScopedFiles::new(minke_files::FilesConfig { scope, ..Default::default() }).unwrap();
         let path = home.join("f");
         let preview = |before: Option<&str>, after: &str| {
-            let hash = |text: &str| hex(&Sha256::digest(text));
+            let hash = |text: &str| to_hex(&Sha256::digest(text));
             let path = path.display().to_string();
             Preview { path, before: before.map(hash), after: hash(after), diff: None }
         };
-        assert_eq!(look(&files, &preview(None, "new")), FileFound::Before);
+        assert_eq!(inspect_file(&files, &preview(None, "new")), FileCheck::Before);
         std::fs::write(&path, "new").unwrap();
-        assert_eq!(look(&files, &preview(None, "new")), FileFound::After);
-        assert_eq!(look(&files, &preview(Some("new"), "newer")), FileFound::Before);
-        assert_eq!(look(&files, &preview(Some("old"), "newer")), FileFound::Neither);
+        assert_eq!(inspect_file(&files, &preview(None, "new")), FileCheck::After);
+        assert_eq!(inspect_file(&files, &preview(Some("new"), "newer")), FileCheck::Before);
+        assert_eq!(inspect_file(&files, &preview(Some("old"), "newer")), FileCheck::Neither);
     }
 }

@@ -1,7 +1,7 @@
-//! The heartbeat: wakes the loop every few seconds, and nothing else does while a pod is idle.
+//! The heartbeat: wakes the event loop every few seconds; nothing else does while a pod is idle.
 //!
-//! It is the loop that beats, not a thread beside it: a pod whose loop is stuck must be seen to be. On Linux the kernel
-//! keeps the time, because the runtime's own timers wake it two or three times for one tick.
+//! The event loop itself sends the heartbeat, so that a stuck loop is detected. On Linux the kernel keeps the
+//! time, because the timers of the runtime wake it two or three times for one tick.
 
 use std::io;
 use std::time::Duration;
@@ -25,12 +25,12 @@ mod linux {
 
     pub(crate) struct Heartbeat {
         timer: AsyncFd<OwnedFd>,
-        /// It has failed once and said so; asking again and again would not mend it.
-        broken: bool,
+        /// It has failed once and reported it; a retry would not help.
+        has_failed: bool,
     }
 
     impl Heartbeat {
-        pub(crate) fn every(period: Duration) -> io::Result<Heartbeat> {
+        pub(crate) fn with_period(period: Duration) -> io::Result<Heartbeat> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
             let period = Timespec {
@@ -43,23 +43,23 @@ mod linux {
                 unsafe_code,
                 reason = "tokio cannot see for every type that its descriptor stays the same"
             )]
-            // SAFETY: an `OwnedFd` gives the same open descriptor for as long as it lives, and the `AsyncFd` owns it: it
-            // is closed only after it was taken off the runtime's list.
+            // SAFETY: an `OwnedFd` returns the same open descriptor for as long as it lives, and the
+            // `AsyncFd` owns it: it is closed only after it was removed from the reactor.
             let timer = unsafe { AsyncFd::register(timer) }?;
-            Ok(Heartbeat { timer, broken: false })
+            Ok(Heartbeat { timer, has_failed: false })
         }
 
-        /// Waits for the next beat. Beats that were missed come as one.
+        /// Waits for the next tick. Missed ticks are merged into one.
         pub(crate) async fn next(&mut self) -> io::Result<()> {
-            if self.broken {
+            if self.has_failed {
                 return std::future::pending().await;
             }
-            let beaten = self.beaten().await;
-            self.broken = beaten.is_err();
+            let beaten = self.wait_tick().await;
+            self.has_failed = beaten.is_err();
             beaten
         }
 
-        async fn beaten(&self) -> io::Result<()> {
+        async fn wait_tick(&self) -> io::Result<()> {
             loop {
                 let mut ready = self.timer.readable().await?;
                 let read = ready.try_io(|timer| {
@@ -86,7 +86,7 @@ mod portable {
     }
 
     impl Heartbeat {
-        pub(crate) fn every(period: Duration) -> io::Result<Heartbeat> {
+        pub(crate) fn with_period(period: Duration) -> io::Result<Heartbeat> {
             let mut interval = interval(period);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             Ok(Heartbeat { interval })
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_beats_again_and_again() {
-        let mut heartbeat = Heartbeat::every(Duration::from_millis(1)).unwrap();
+        let mut heartbeat = Heartbeat::with_period(Duration::from_millis(1)).unwrap();
         for _ in 0..3 {
             heartbeat.next().await.unwrap();
         }

@@ -1,159 +1,137 @@
 //! Driver: one pod's process.
 //!
-//! It takes what comes (a method, a piece of a reply, a result, a timer), calls `Pod::step`, writes, shows, syncs and
-//! does. It has no opinions: an `if` about meaning belongs in `pod`, an `if` about the outside in a hand.
+//! It takes an event (a method, a part of a reply, a result, a timer), calls `Pod::step`, writes, shows,
+//! syncs and performs the effects. It makes no decisions: an `if` about meaning belongs in `pod`, an `if`
+//! about the outside in an adapter.
 
-mod answers;
-mod beforehand;
+mod background;
 mod boot;
-mod bounded;
 mod calls;
-mod captures;
-mod carrying;
 mod children;
 mod clients;
 mod clock;
-mod denials;
-mod driver;
-mod errands;
-mod gate;
+mod completion_preview;
+mod event_loop;
 mod heartbeat;
-mod hooks;
-mod kit;
-mod library;
 mod log;
-mod mail;
-mod methods;
 mod models;
-mod nested;
-mod news;
-mod noticed;
-mod outlet;
-mod outputs;
-mod panics;
-mod recorder;
-mod referring;
-mod routes;
-mod rules;
-mod scripts;
+mod panic_text;
+mod policy;
 mod signals;
 mod stderr;
 mod stop;
-mod stream;
-mod taken;
 mod timers;
-mod web;
-mod wire;
-mod words;
 
-pub use beforehand::Beforehand;
-pub use routes::wanted;
-pub use rules::{FILE as POLICY_FILE, Loaded, MANAGED, RuleFiles, RulesError};
-pub use web::secret_variables;
-pub use words::{FirstWords, WordsError, words_of};
+pub use completion_preview::CompletionPreview;
+pub use models::routes::manifest_model;
+pub use models::system_prompt::{SystemPrompt, SystemPromptError, system_prompt_for};
+pub use policy::network_config::secret_variables;
+pub use policy::rules::{LoadedRules, MANAGED_FILE, RuleFiles, RulesError, USER_FILE as POLICY_FILE};
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-pub use minke_exec::fence::Helper;
+pub use minke_exec::sandbox::HelperBinary;
 use minke_record::SessionId;
-use minke_registry::Paths;
-use minke_session::{FileStore, RealDisk, Store, TwoPlaces};
-pub use minke_store_postgres::Chosen;
+use minke_registry::UserPaths;
+use minke_session::{CombinedStore, FileStore, RealDisk, SessionStore};
+pub use minke_store_postgres::StoreChoice;
 
-/// Threads beside the loop, which end when they have nothing to do: each command is heard by one (16 in the background,
-/// 8 that calls wait for), the others read files.
-const READING_THREADS: usize = 48;
+/// Blocking threads, which exit when idle: one for each command (16 in the background, 8 that calls wait
+/// for); the others read files.
+const BLOCKING_THREADS: usize = 48;
 
-/// Makes what a pod makes for the user (files of its workspace, and by its commands) under the user's own umask, where this
-/// process has another one for files of its own.
-pub fn work_under(umask: u32) {
-    minke_exec::fence::give_commands_umask(umask);
-    minke_files::make_files_under(umask);
+/// Applies the user's umask to files that the pod creates for the user (in the workspace, and by its
+/// commands); the process has its own umask for internal files.
+pub fn apply_umask(umask: u32) {
+    minke_exec::sandbox::set_command_umask(umask);
+    minke_files::set_file_umask(umask);
 }
 
-/// What a pod is started with.
+/// The arguments of a pod process.
 #[derive(Debug)]
 pub struct PodArgs {
     pub session: SessionId,
-    /// The locked session lease, if the launcher handed it on; else the pod takes it itself.
+    /// The locked session lease, if the launcher passed one; otherwise the pod takes it.
     pub lease: Option<OwnedFd>,
-    /// The launcher's socket pair, for `ready` or one line of failure.
+    /// The launcher's socket pair, for `ready` or one line with an error.
     pub ready: Option<OwnedFd>,
-    /// The launcher sends a ticket there first: this pod was lent its scope.
+    /// The launcher first sends a ticket there: this pod's scope is a loan.
     pub ticket: bool,
-    pub paths: Paths,
-    /// It was started for the process at the other end of `ready`: when that is gone and nothing is to be done, it ends.
-    pub bound: bool,
-    /// The store that was chosen instead of files.
-    pub store: Option<Chosen>,
-    /// Whether SIGTERM and SIGINT of this process are meant for this pod.
+    pub paths: UserPaths,
+    /// The pod was started for the process at the other end of `ready`: when that process is gone and no work
+    /// is left, the pod stops.
+    pub bound_to_launcher: bool,
+    /// The configured store that replaces files.
+    pub store: Option<StoreChoice>,
+    /// Whether the pod handles SIGTERM and SIGINT of this process.
     pub signals: bool,
-    /// The binary that puts up the walls around commands; without one nothing holds them, and none is offered.
-    pub helper: Option<Helper>,
+    /// The sandbox helper binary; without it no sandbox works, and commands are not offered.
+    pub helper: Option<HelperBinary>,
 }
 
 /// How a pod's process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// In order: by `shutdown`, a signal, or because nothing was left to do.
+pub enum PodExit {
+    /// In order: by `shutdown`, a signal, or because no work was left.
     Stopped,
-    /// Before `ready`; the launcher was told why.
+    /// Before `ready`; the launcher got the error.
     FailedToStart,
-    /// What was written could not be made durable: the process no longer knows what the disk holds.
+    /// Written data could not be synced: the state of the disk is unknown.
     StorageLost,
-    /// A second signal came; the exit code that it stands for.
+    /// A second signal; contains its exit code.
     Signal(u8),
 }
 
-impl Ending {
-    pub fn code(self) -> u8 {
+impl PodExit {
+    pub fn exit_code(self) -> u8 {
         match self {
-            Ending::Stopped => 0,
-            Ending::FailedToStart => 1,
-            Ending::StorageLost => 74,
-            Ending::Signal(code) => code,
+            PodExit::Stopped => 0,
+            PodExit::FailedToStart => 1,
+            PodExit::StorageLost => 74,
+            PodExit::Signal(code) => code,
         }
     }
 }
 
-/// Lives one pod's life: start, work, stop.
-pub fn run(args: PodArgs) -> std::io::Result<Ending> {
+/// Runs a pod: start, work, stop.
+pub fn run(args: PodArgs) -> std::io::Result<PodExit> {
     let place = |path| FileStore::new(Arc::new(RealDisk), path);
-    let kept: Arc<dyn Store> = match &args.store {
-        None => Arc::new(place(args.paths.sessions())),
+    let kept: Arc<dyn SessionStore> = match &args.store {
+        None => Arc::new(place(args.paths.sessions_dir())),
         Some(chosen) => {
-            let store = chosen.open(&args.paths.data).map_err(std::io::Error::other)?;
-            store.on_loss(end_at_once);
+            let store = chosen.open_store(&args.paths.data).map_err(std::io::Error::other)?;
+            store.on_loss(abort_process);
             Arc::new(store)
         }
     };
-    let store = TwoPlaces::over(kept, place(args.paths.passing())).beside(args.session);
-    let passes = store.passes(args.session);
-    let ending = run_on(args, Arc::new(store.clone()))?;
-    // Only now has everything of this pod let go of the session.
-    if passes && let Err(error) = store.sweep() {
-        stderr::report!("error: a session that was to go with its pod could not be removed: {error}");
+    let store = CombinedStore::with_permanent(kept, place(args.paths.ephemeral_sessions_dir()))
+        .for_pod_of(args.session);
+    let passes = store.is_ephemeral(args.session);
+    let ending = run_with_store(args, Arc::new(store.clone()))?;
+    // Only now have all parts of this pod released the session.
+    if passes && let Err(error) = store.sweep_ephemeral() {
+        stderr::report!("error: could not remove the temporary session: {error}");
     }
     Ok(ending)
 }
 
-/// The session is another's, or may be: nothing is written any more, so nothing may be done any more. What runs in fences
-/// ends with this process, and whoever goes on finds a pod that died.
+/// Exits immediately because the session may belong to another process: nothing more is written or performed.
+/// Sandboxed commands end with this process, and the next pod handles it as a crash.
 #[expect(clippy::exit, reason = "the loop may wait for the very server that does not answer")]
-fn end_at_once(why: &str) {
-    stderr::report!("error: {why}; this pod ends");
-    std::process::exit(i32::from(Ending::StorageLost.code()))
+fn abort_process(why: &str) {
+    stderr::report!("error: {why}; this pod exits");
+    std::process::exit(i32::from(PodExit::StorageLost.exit_code()))
 }
 
-/// The same with the session in another store.
-pub fn run_on(args: PodArgs, store: Arc<dyn Store>) -> std::io::Result<Ending> {
+/// Runs a pod with the session in another store.
+pub fn run_with_store(args: PodArgs, store: Arc<dyn SessionStore>) -> std::io::Result<PodExit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(READING_THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
         .build()?;
-    let ending = runtime.block_on(boot::live(args, store));
-    // A tool that blocks must not hold the process that has let go of everything.
+    let ending = runtime.block_on(boot::run_pod(args, store));
+    // A blocking tool must not delay the exit: all leases are released.
     runtime.shutdown_background();
     Ok(ending)
 }

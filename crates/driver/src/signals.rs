@@ -4,31 +4,31 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a process that a signal ended gives as its exit code, by the shell's convention, is this much more.
-const SIGNAL_CODE: u8 = 128;
+/// Added to the signal number for the exit code of a signalled process, as in a shell.
+const SIGNAL_EXIT_BASE: u8 = 128;
 
 #[derive(Default)]
-pub(crate) struct Signals {
-    caught: Option<(Signal, Signal)>,
+pub(crate) struct PodSignals {
+    handlers: Option<(Signal, Signal)>,
 }
 
-impl Signals {
-    /// Catches both, or none: a pod inside a test's process leaves the process's signals alone.
-    pub(crate) fn catch(wanted: bool) -> io::Result<Signals> {
+impl PodSignals {
+    /// Handles both signals or none: a pod inside a test process must not handle them.
+    pub(crate) fn install_handlers(wanted: bool) -> io::Result<PodSignals> {
         if !wanted {
-            return Ok(Signals { caught: None });
+            return Ok(PodSignals { handlers: None });
         }
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Signals { caught: Some((terminate, interrupt)) })
+        Ok(PodSignals { handlers: Some((terminate, interrupt)) })
     }
 
-    /// Waits for one and gives the exit code that it stands for.
+    /// Waits for a signal and returns its exit code.
     pub(crate) async fn next(&mut self) -> u8 {
-        let Some((terminate, interrupt)) = &mut self.caught else { return std::future::pending().await };
+        let Some((terminate, interrupt)) = &mut self.handlers else { return std::future::pending().await };
         tokio::select! {
-            _ = terminate.recv() => SIGNAL_CODE + 15,
-            _ = interrupt.recv() => SIGNAL_CODE + 2,
+            _ = terminate.recv() => SIGNAL_EXIT_BASE + 15,
+            _ = interrupt.recv() => SIGNAL_EXIT_BASE + 2,
         }
     }
 }

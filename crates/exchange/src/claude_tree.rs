@@ -1,20 +1,20 @@
-//! Which lines of a Claude Code file are the conversation: the way from the newest leaf back to its root.
+//! Selects the lines of a Claude Code file that form the conversation: the path from the newest leaf to its root.
 //!
-//! A prompt that was changed begins another branch, a compaction another root, and a helper's work stands on side chains:
-//! what is not on the way is counted and left behind. Calls that were made together may hang side by side; those that
-//! belong to a line on the way, and their results, are taken along.
+//! An edited prompt begins another branch, a compaction another root, and the work of a subagent is on side chains:
+//! lines outside the path are counted and omitted. Parallel calls may be siblings; those that belong to a line of the
+//! path are included, with their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::claude::{is, text};
-use crate::lines::{Lines, Object};
-use crate::tally::Tally;
-use crate::written::OWN_LINE;
+use crate::claude::{is_flag_set, text_member};
+use crate::lines::{JsonLines, JsonObject};
+use crate::omissions::OmissionCounts;
+use crate::own_member::OWN_LINE_TYPE;
 
-/// Lines that are not part of the tree, and tell nothing that is missed.
-const BESIDE: [&str; 8] = [
+/// Line types outside the tree, without relevant content.
+const NON_TREE_LINES: [&str; 8] = [
     "summary",
     "custom-title",
     "ai-title",
@@ -25,70 +25,71 @@ const BESIDE: [&str; 8] = [
     "permission-mode",
 ];
 
-struct Node<'l> {
-    line: &'l Object,
+struct TreeNode<'l> {
+    line: &'l JsonObject,
     kind: &'l str,
-    side: bool,
+    is_sidechain: bool,
 }
 
-pub(crate) fn chosen<'l>(lines: &'l Lines, tally: &mut Tally) -> Vec<&'l Object> {
-    let nodes: Vec<Node<'l>> = lines
+pub(crate) fn chosen_lines<'l>(lines: &'l JsonLines, omissions: &mut OmissionCounts) -> Vec<&'l JsonObject> {
+    let nodes: Vec<TreeNode<'l>> = lines
         .objects
         .iter()
-        .map(|line| Node {
+        .map(|line| TreeNode {
             line,
-            kind: text(line, "type").unwrap_or_default(),
-            side: is(line, "isSidechain"),
+            kind: text_member(line, "type").unwrap_or_default(),
+            is_sidechain: is_flag_set(line, "isSidechain"),
         })
         .collect();
-    // A file that holds nothing else is the conversation of a helper.
-    let helpers = !nodes.iter().any(|node| speaks(node) && !node.side);
-    let usable = |node: &Node<'_>| helpers || !node.side;
+    // A file with only side chains is the conversation of a subagent.
+    let helpers = !nodes.iter().any(|node| is_message(node) && !node.is_sidechain);
+    let usable = |node: &TreeNode<'_>| helpers || !node.is_sidechain;
     let mut by_id: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.kind != OWN_LINE) {
-        if let Some(id) = text(node.line, "uuid") {
+    for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.kind != OWN_LINE_TYPE) {
+        if let Some(id) = text_member(node.line, "uuid") {
             by_id.entry(id).or_insert(at);
         }
     }
-    let leaf =
-        nodes.iter().rposition(|node| speaks(node) && usable(node) && text(node.line, "uuid").is_some());
-    let mut places = way(&nodes, &by_id, leaf);
-    siblings(&nodes, &mut places, &usable);
-    results(&nodes, &mut places, &usable);
-    own(&nodes, &by_id, &mut places);
-    leftovers(&nodes, &places, helpers, tally);
-    let mut order: Vec<((i64, usize), &'l Object)> =
+    let leaf = nodes
+        .iter()
+        .rposition(|node| is_message(node) && usable(node) && text_member(node.line, "uuid").is_some());
+    let mut places = path_to_root(&nodes, &by_id, leaf);
+    add_siblings(&nodes, &mut places, &usable);
+    add_results(&nodes, &mut places, &usable);
+    add_own_lines(&nodes, &by_id, &mut places);
+    count_leftovers(&nodes, &places, helpers, omissions);
+    let mut order: Vec<((i64, usize), &'l JsonObject)> =
         places.into_iter().filter_map(|(at, place)| Some(((place, at), nodes.get(at)?.line))).collect();
     order.sort_by_key(|(key, _)| *key);
     order.into_iter().map(|(_, line)| line).collect()
 }
 
-fn speaks(node: &Node<'_>) -> bool {
+fn is_message(node: &TreeNode<'_>) -> bool {
     matches!(node.kind, "user" | "assistant")
 }
 
-/// The place of each line that is taken: what it stands after. Lines of the same place keep the order of the file.
-type Places = BTreeMap<usize, i64>;
+/// The sort key of each included line: the line that it follows. Lines with the same key keep the order of the file.
+type LineOrder = BTreeMap<usize, i64>;
 
-/// From the leaf back, each line once.
-fn way(nodes: &[Node<'_>], by_id: &BTreeMap<&str, usize>, leaf: Option<usize>) -> Places {
+/// Returns the path from the leaf to the root, each line once.
+fn path_to_root(nodes: &[TreeNode<'_>], by_id: &BTreeMap<&str, usize>, leaf: Option<usize>) -> LineOrder {
     let mut back = Vec::new();
     let mut seen = BTreeSet::new();
     let mut next = leaf;
     while let Some(at) = next.filter(|at| seen.insert(*at)) {
         back.push(at);
-        let parent = nodes.get(at).and_then(|node| text(node.line, "parentUuid"));
+        let parent = nodes.get(at).and_then(|node| text_member(node.line, "parentUuid"));
         next = parent.and_then(|parent| by_id.get(parent).copied());
     }
     back.into_iter().rev().zip(0..).collect()
 }
 
-fn message_id<'l>(node: &Node<'l>) -> Option<&'l str> {
+fn message_id<'l>(node: &TreeNode<'l>) -> Option<&'l str> {
     node.line.get("message")?.get("id")?.as_str().filter(|_| node.kind == "assistant")
 }
 
-/// Other lines of the same replies.
-fn siblings(nodes: &[Node<'_>], places: &mut Places, usable: &dyn Fn(&Node<'_>) -> bool) {
+/// Adds other lines of the same replies.
+fn add_siblings(nodes: &[TreeNode<'_>], places: &mut LineOrder, usable: &dyn Fn(&TreeNode<'_>) -> bool) {
     let mut last: BTreeMap<&str, i64> = BTreeMap::new();
     for (at, place) in places.iter() {
         if let Some(id) = nodes.get(*at).and_then(message_id) {
@@ -103,15 +104,15 @@ fn siblings(nodes: &[Node<'_>], places: &mut Places, usable: &dyn Fn(&Node<'_>) 
     }
 }
 
-fn block_ids<'l>(node: &Node<'l>, kind: &str, member: &str) -> Vec<&'l str> {
+fn block_ids<'l>(node: &TreeNode<'l>, kind: &str, member: &str) -> Vec<&'l str> {
     let content = node.line.get("message").and_then(|message| message.get("content"));
     let blocks = content.and_then(Value::as_array).into_iter().flatten();
     let of_kind = blocks.filter(|block| block.get("type").and_then(Value::as_str) == Some(kind));
     of_kind.filter_map(|block| block.get(member)?.as_str()).collect()
 }
 
-/// Results of calls that were taken, where they are not on the way themselves. They stand after the whole reply.
-fn results(nodes: &[Node<'_>], places: &mut Places, usable: &dyn Fn(&Node<'_>) -> bool) {
+/// Adds results of included calls that are outside the path. They follow the whole reply.
+fn add_results(nodes: &[TreeNode<'_>], places: &mut LineOrder, usable: &dyn Fn(&TreeNode<'_>) -> bool) {
     let mut replies: BTreeMap<&str, i64> = BTreeMap::new();
     let mut wanted: BTreeMap<&str, (i64, Option<&str>)> = BTreeMap::new();
     for (at, place) in places.iter() {
@@ -141,10 +142,10 @@ fn results(nodes: &[Node<'_>], places: &mut Places, usable: &dyn Fn(&Node<'_>) -
     }
 }
 
-/// Our own lines, each after the one that it names.
-fn own(nodes: &[Node<'_>], by_id: &BTreeMap<&str, usize>, places: &mut Places) {
-    for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.kind == OWN_LINE) {
-        let parent = text(node.line, "parentUuid");
+/// Adds Minke's own lines, each after the line that it names.
+fn add_own_lines(nodes: &[TreeNode<'_>], by_id: &BTreeMap<&str, usize>, places: &mut LineOrder) {
+    for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.kind == OWN_LINE_TYPE) {
+        let parent = text_member(node.line, "parentUuid");
         let place = match parent {
             None => Some(-1),
             Some(parent) => by_id.get(parent).and_then(|at| places.get(at)).copied(),
@@ -155,15 +156,20 @@ fn own(nodes: &[Node<'_>], by_id: &BTreeMap<&str, usize>, places: &mut Places) {
     }
 }
 
-fn leftovers(nodes: &[Node<'_>], places: &Places, helpers: bool, tally: &mut Tally) {
+fn count_leftovers(
+    nodes: &[TreeNode<'_>],
+    places: &LineOrder,
+    helpers: bool,
+    omissions: &mut OmissionCounts,
+) {
     for (at, node) in nodes.iter().enumerate().filter(|(at, _)| !places.contains_key(at)) {
         debug_assert!(at < nodes.len());
-        if node.side && !helpers {
-            tally.count("line of a side chain");
-        } else if speaks(node) {
-            tally.count("line of another branch, or from before a compaction");
-        } else if !BESIDE.contains(&node.kind) {
-            tally.named("line of type", if node.kind.is_empty() { "?" } else { node.kind });
+        if node.is_sidechain && !helpers {
+            omissions.count_one("line of a side chain");
+        } else if is_message(node) {
+            omissions.count_one("line of another branch, or from before a compaction");
+        } else if !NON_TREE_LINES.contains(&node.kind) {
+            omissions.count_named("line of type", if node.kind.is_empty() { "?" } else { node.kind });
         }
     }
 }

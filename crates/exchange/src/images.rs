@@ -1,42 +1,43 @@
-//! Images of a conversation: from base64 to blobs that are named by their content.
+//! Images of a conversation: converts base64 to blobs, which are named by their content.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minke_record::{Blob, Content, ImageBlob, Item};
 
-use crate::bounds::{IMAGE_BYTES, ONE_IMAGE_BYTES};
-use crate::tally::Tally;
-use crate::{Blobs, Conversation};
+use crate::limits::{MAX_IMAGE_BYTES, MAX_TOTAL_IMAGE_BYTES};
+use crate::omissions::OmissionCounts;
+use crate::{BlobMap, PortableConversation};
 
-/// Bytes that were gathered.
+/// Collected blobs.
 #[derive(Default)]
-pub(crate) struct Bag {
-    pub(crate) blobs: Blobs,
+pub(crate) struct ImageStore {
+    pub(crate) blobs: BlobMap,
     bytes: usize,
 }
 
-impl Bag {
-    /// An image from its base64.
-    pub(crate) fn image(&mut self, data: &str, tally: &mut Tally) -> Option<ImageBlob> {
-        if data.len() / 4 * 3 > ONE_IMAGE_BYTES {
-            tally.count("image that is too large");
+impl ImageStore {
+    /// Adds an image from base64.
+    pub(crate) fn add_base64(&mut self, data: &str, omissions: &mut OmissionCounts) -> Option<ImageBlob> {
+        if data.len() / 4 * 3 > MAX_IMAGE_BYTES {
+            omissions.count_one("image that is too large");
             return None;
         }
         let decoded = STANDARD.decode(data.trim()).ok();
-        let Some((bytes, media_type)) = decoded.and_then(|bytes| kind(&bytes).map(|kind| (bytes, kind)))
+        let Some((bytes, media_type)) =
+            decoded.and_then(|bytes| media_type(&bytes).map(|kind| (bytes, kind)))
         else {
-            tally.count("image that is broken or of another kind");
+            omissions.count_one("image that is broken or of an unsupported type");
             return None;
         };
-        Some(ImageBlob { blob: self.keep(bytes, tally)?, media_type: media_type.to_owned() })
+        Some(ImageBlob { blob: self.add_bytes(bytes, omissions)?, media_type: media_type.to_owned() })
     }
 
-    /// Keeps some bytes under their name.
-    pub(crate) fn keep(&mut self, bytes: Vec<u8>, tally: &mut Tally) -> Option<String> {
+    /// Adds bytes under their content hash.
+    pub(crate) fn add_bytes(&mut self, bytes: Vec<u8>, tally: &mut OmissionCounts) -> Option<String> {
         let Blob { name, content } = Blob::new(bytes);
         if !self.blobs.contains_key(&name.blob) {
-            if self.bytes.saturating_add(content.len()) > IMAGE_BYTES {
-                tally.count("image beyond what one conversation may have");
+            if self.bytes.saturating_add(content.len()) > MAX_TOTAL_IMAGE_BYTES {
+                tally.count_one("image beyond the limit of a conversation");
                 return None;
             }
             self.bytes += content.len();
@@ -45,29 +46,33 @@ impl Bag {
         Some(name.blob)
     }
 
-    /// An image from a `data:` address.
-    pub(crate) fn address(&mut self, address: &str, tally: &mut Tally) -> Option<ImageBlob> {
+    /// Adds an image from a `data:` URL.
+    pub(crate) fn add_data_url(
+        &mut self,
+        address: &str,
+        omissions: &mut OmissionCounts,
+    ) -> Option<ImageBlob> {
         match address.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
-            Some((_, data)) => self.image(data, tally),
+            Some((_, data)) => self.add_base64(data, omissions),
             None => {
-                tally.count("image that lies elsewhere");
+                omissions.count_one("image at an external address");
                 None
             }
         }
     }
 }
 
-/// The base64 of an image, if its bytes are there.
-pub(crate) fn encoded(blobs: &Blobs, name: &str) -> Option<String> {
+/// Returns the base64 of an image, if its bytes are present.
+pub(crate) fn encode_blob(blobs: &BlobMap, name: &str) -> Option<String> {
     blobs.get(name).map(|bytes| STANDARD.encode(bytes))
 }
 
-pub(crate) fn decoded(data: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode_base64(data: &str) -> Option<Vec<u8>> {
     STANDARD.decode(data.trim()).ok()
 }
 
-/// The kinds that models take, by their first bytes.
-fn kind(bytes: &[u8]) -> Option<&'static str> {
+/// Returns the media type from the first bytes, if models support it.
+fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let begins = |with: &[u8]| bytes.starts_with(with);
     if begins(b"\x89PNG\r\n\x1a\n") {
         Some("image/png")
@@ -82,29 +87,29 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-impl Conversation {
-    /// Shows every image to `look`, which gives it in the form that is kept, with its media type, or says what is wrong with
-    /// it: then a text stands in its place. Gives how many were so.
-    pub fn look_at_images(
+impl PortableConversation {
+    /// Passes every image to `look`, which returns the converted image with its media type, or an error: then a text
+    /// replaces the image. Returns the number of replaced images.
+    pub fn convert_images(
         &mut self,
         look: &mut dyn FnMut(Vec<u8>) -> Result<(String, Vec<u8>), String>,
     ) -> u64 {
         let mut seen: std::collections::BTreeMap<String, Result<ImageBlob, String>> = Default::default();
-        let mut kept = Blobs::new();
+        let mut kept_blobs = BlobMap::new();
         let mut broken = 0;
         let old = std::mem::take(&mut self.blobs);
         let mut again = |name: &str| {
             let seen = seen.entry(name.to_owned()).or_insert_with(|| {
                 let (media_type, bytes) = look(old.get(name).cloned().unwrap_or_default())?;
                 let Blob { name, content } = Blob::new(bytes);
-                kept.insert(name.blob.clone(), content);
+                kept_blobs.insert(name.blob.clone(), content);
                 Ok(ImageBlob { blob: name.blob, media_type })
             });
             broken += u64::from(seen.is_err());
             seen.clone()
         };
-        for said in &mut self.said {
-            match &mut said.item {
+        for timed_item in &mut self.items {
+            match &mut timed_item.item {
                 Item::Message { content, .. } => {
                     for part in content {
                         let Content::Image { blob, .. } = part else { continue };
@@ -120,7 +125,7 @@ impl Conversation {
                 Item::Reasoning { .. } | Item::ToolCall { .. } | Item::Unknown => {}
             }
         }
-        self.blobs = kept;
+        self.blobs = kept_blobs;
         broken
     }
 }

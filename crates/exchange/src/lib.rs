@@ -1,127 +1,129 @@
-//! Exchange: conversations in files that travel. Claude Code's and Codex's session files, our own, and Markdown for people.
+//! Exchange: imports and exports conversations: session files of Claude Code, Codex and Minke, and Markdown.
 //!
-//! Here: bytes become items (`take`), items become text (`give`), and what did not come along is counted by name. No files:
-//! whoever calls has read them and writes them. Elsewhere: which items a thread has (`host`), secrets in them (`cli`).
-//! Invariant: no bytes make it panic (`any_bytes_are_taken_or_refused`), what it takes can be sent to any model
-//! (`every_call_has_one_result`), and what was taken, given and taken again is the same
+//! Here: parsing bytes (`read_file`), writing text (`write_file`), and counting omitted parts by name. No I/O: the
+//! caller reads and writes the files. Elsewhere: the items of a thread (`host`), secrets in them (`cli`).
+//! Invariant: no input makes it panic (`any_bytes_are_taken_or_refused`), any model accepts the result
+//! (`every_call_has_one_result`), and importing an exported import gives the same result
 //! (`what_is_given_is_taken_back`).
 
-mod bounds;
 mod claude;
 mod claude_tree;
-mod claude_written;
+mod claude_writer;
 mod codex;
-mod codex_written;
+mod codex_writer;
 mod conversation;
 mod images;
+mod limits;
 mod lines;
 mod markdown;
-mod moment;
+mod minke_format;
+mod normalize;
+mod omissions;
 mod outputs;
-mod own;
-mod plain;
-mod settled;
-mod tally;
-mod written;
+mod own_member;
+mod portable;
+mod timestamp;
 
 use std::collections::BTreeMap;
 
-pub use bounds::{BYTES, FILE_BYTES, ITEMS, LINE_BYTES};
-pub use conversation::{About, Conversation, Said};
-pub use lines::Refused;
-pub use markdown::markdown;
-pub use plain::spill;
-use settled::settled;
-pub use tally::Left;
+pub use conversation::{ConversationInfo, PortableConversation, TimedItem};
+pub use limits::{MAX_FILE_BYTES, MAX_ITEMS, MAX_LINE_BYTES, MAX_TEXT_BYTES};
+pub use lines::ImportError;
+pub use markdown::to_markdown;
+use normalize::normalize_raw;
+pub use omissions::OmittedPart;
+pub use portable::spill_texts;
 
-use crate::lines::Lines;
-use crate::tally::Tally;
+use crate::lines::JsonLines;
+use crate::omissions::OmissionCounts;
 
-/// In which form a conversation lies in a file.
+/// The format of a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum FileFormat {
     /// Claude Code: `~/.claude/projects/<dir>/<uuid>.jsonl`.
     Claude,
     /// Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`.
     Codex,
-    /// Our own.
+    /// Minke's own format.
     Minke,
 }
 
-impl Format {
-    pub const ALL: [Format; 3] = [Format::Minke, Format::Claude, Format::Codex];
+impl FileFormat {
+    pub const ALL_FORMATS: [FileFormat; 3] = [FileFormat::Minke, FileFormat::Claude, FileFormat::Codex];
 
-    /// The format that a word names.
-    pub fn of(word: &str) -> Option<Format> {
-        Format::ALL.into_iter().find(|format| format.as_str() == word)
+    /// Returns the format with this name.
+    pub fn from_name(word: &str) -> Option<FileFormat> {
+        FileFormat::ALL_FORMATS.into_iter().find(|format| format.as_str() == word)
     }
 
-    /// The program whose files these are.
+    /// Returns the program that writes these files.
     pub fn program(self) -> &'static str {
         match self {
-            Format::Claude => "Claude Code",
-            Format::Codex => "Codex",
-            Format::Minke => "Minke",
+            FileFormat::Claude => "Claude Code",
+            FileFormat::Codex => "Codex",
+            FileFormat::Minke => "Minke",
         }
     }
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Format::Claude => "claude",
-            Format::Codex => "codex",
-            Format::Minke => "minke",
+            FileFormat::Claude => "claude",
+            FileFormat::Codex => "codex",
+            FileFormat::Minke => "minke",
         }
     }
 }
 
-/// What was taken from a file.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
-    pub format: Format,
-    pub conversation: Conversation,
-    /// What stood in the file and did not come along, most frequent first.
-    pub left: Vec<Left>,
+pub struct ImportedFile {
+    pub format: FileFormat,
+    pub conversation: PortableConversation,
+    /// Omitted parts of the file, most frequent first.
+    pub omissions: Vec<OmittedPart>,
 }
 
-/// Reads a session file. Without a format it is told by what the file holds.
-pub fn take(bytes: &[u8], format: Option<Format>) -> Result<Taken, Refused> {
-    let mut tally = Tally::default();
-    let lines = Lines::read(bytes, &mut tally)?;
-    let found = lines.format();
+/// Parses a session file. Without a format, detects it from the content.
+pub fn read_file(bytes: &[u8], format: Option<FileFormat>) -> Result<ImportedFile, ImportError> {
+    let mut tally = OmissionCounts::default();
+    let lines = JsonLines::parse_lines(bytes, &mut tally)?;
+    let found = lines.detect_format();
     let format = match (format, found) {
-        (Some(wish), Some(found)) if wish != found => return Err(Refused::Other { wish, found }),
+        (Some(wish), Some(found)) if wish != found => return Err(ImportError::WrongFormat { wish, found }),
         (_, Some(found)) => found,
-        (_, None) => return Err(lines.strange()),
+        (_, None) => return Err(lines.unknown_format()),
     };
     let raw = match format {
-        Format::Claude => claude::read(&lines, &mut tally),
-        Format::Codex => codex::read(&lines, &mut tally),
-        Format::Minke => own::read(&lines, &mut tally),
+        FileFormat::Claude => claude::read_claude(&lines, &mut tally),
+        FileFormat::Codex => codex::read_codex(&lines, &mut tally),
+        FileFormat::Minke => minke_format::read_minke(&lines, &mut tally),
     };
-    let conversation = settled(raw, &mut tally);
-    if conversation.said.is_empty() {
-        return Err(Refused::Empty { format, left: tally.left() });
+    let conversation = normalize_raw(raw, &mut tally);
+    if conversation.items.is_empty() {
+        return Err(ImportError::NoConversation { format, left: tally.into_parts() });
     }
-    Ok(Taken { format, conversation, left: tally.left() })
+    Ok(ImportedFile { format, conversation, omissions: tally.into_parts() })
 }
 
-/// The conversation as it may travel, and what stays behind: every text is in its place, every call has its result.
-pub fn settle(conversation: Conversation) -> (Conversation, Vec<Left>) {
-    let mut tally = Tally::default();
-    let whole = settled(conversation, &mut tally);
-    (whole, tally.left())
+/// Normalizes a conversation: every text is inline, every call has its result. Returns it with the omitted parts.
+pub fn normalize_conversation(
+    conversation: PortableConversation,
+) -> (PortableConversation, Vec<OmittedPart>) {
+    let mut tally = OmissionCounts::default();
+    let normalized = normalize_raw(conversation, &mut tally);
+    (normalized, tally.into_parts())
 }
 
-/// Writes a conversation as a session file, and says what could not be written.
-pub fn give(conversation: &Conversation, format: Format) -> (String, Vec<Left>) {
-    let (whole, left) = settle(conversation.clone());
+/// Writes a conversation as a session file. Returns it with the omitted parts.
+pub fn write_file(conversation: &PortableConversation, format: FileFormat) -> (String, Vec<OmittedPart>) {
+    let (whole, omitted) = normalize_conversation(conversation.clone());
     let text = match format {
-        Format::Claude => claude_written::write(&whole),
-        Format::Codex => codex_written::write(&whole),
-        Format::Minke => own::write(&whole),
+        FileFormat::Claude => claude_writer::write_claude(&whole),
+        FileFormat::Codex => codex_writer::write_codex(&whole),
+        FileFormat::Minke => minke_format::write_minke(&whole),
     };
-    (text, left)
+    (text, omitted)
 }
 
-/// Bytes by the name that their content gives them.
-type Blobs = BTreeMap<String, Vec<u8>>;
+/// Blobs by their content hash.
+type BlobMap = BTreeMap<String, Vec<u8>>;

@@ -1,21 +1,24 @@
-//! Files that nobody would write: whatever the bytes, something sound is taken, or they are refused.
+//! Malformed files: any bytes give a valid conversation or an error.
 
 use std::collections::BTreeSet;
 
-use minke_exchange::{Conversation, Format, ITEMS, LINE_BYTES, Said, give, markdown, take};
+use minke_exchange::{
+    FileFormat, MAX_ITEMS, MAX_LINE_BYTES, PortableConversation, TimedItem, read_file, to_markdown,
+    write_file,
+};
 use minke_record::{Content, ImageBlob, Item, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Every call has exactly one result after it, every image its bytes, and there are not too many items.
+/// Checks that every call has exactly one result after it, every image its bytes, and that the limits hold.
 #[track_caller]
-fn is_sound(conversation: &Conversation) {
+fn check_sound(conversation: &PortableConversation) {
     let (mut open, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    assert!(conversation.said.len() <= ITEMS);
-    for said in &conversation.said {
-        match &said.item {
+    assert!(conversation.items.len() <= MAX_ITEMS);
+    for timed_items in &conversation.items {
+        match &timed_items.item {
             Item::ToolCall { call_id, name, .. } => {
-                assert!(seen.insert(call_id.clone()), "{call_id} is there twice");
+                assert!(seen.insert(call_id.clone()), "duplicate call {call_id}");
                 assert!(!name.is_empty() && !name.chars().any(char::is_control), "{name:?}");
                 open.insert(call_id.clone());
             }
@@ -34,47 +37,52 @@ fn is_sound(conversation: &Conversation) {
             Item::Reasoning { signature, encrypted, by, .. } => {
                 assert!(signature.is_none() && encrypted.is_none() && by.is_none());
             }
-            Item::Unknown => panic!("an item that nobody knows"),
+            Item::Unknown => panic!("an item of unknown kind"),
         }
     }
     assert!(open.is_empty(), "{open:?} have no result");
 }
 
-/// What was taken, given and taken again is the same.
+/// Checks that importing an exported import gives the same result.
 #[track_caller]
-fn comes_back(first: &Conversation) {
-    for format in [Format::Claude, Format::Codex, Format::Minke] {
-        let (text, left) = give(first, format);
+fn check_round_trip(first: &PortableConversation) {
+    for format in [FileFormat::Claude, FileFormat::Codex, FileFormat::Minke] {
+        let (text, left) = write_file(first, format);
         assert!(left.is_empty(), "{left:?}");
-        let again = take(text.as_bytes(), Some(format)).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let items = |of: &Conversation| of.said.iter().map(|said| said.item.clone()).collect::<Vec<Item>>();
+        let again = read_file(text.as_bytes(), Some(format)).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let items = |of: &PortableConversation| {
+            of.items.iter().map(|timed_items| timed_items.item.clone()).collect::<Vec<Item>>()
+        };
         assert_eq!(items(&again.conversation), items(first), "{format:?}\n{text}");
         assert_eq!(again.conversation.blobs, first.blobs);
     }
-    let _ = markdown(first);
+    let _ = to_markdown(first);
 }
 
-/// The lines of both formats with one value in the place of each member in turn.
-fn twisted(value: &Value, with: &Value, out: &mut Vec<Value>) {
-    fn paths(value: &Value, here: &str, out: &mut Vec<String>) {
+/// Returns the lines of both formats with one value in place of each member in turn.
+fn mutate_lines(value: &Value, with: &Value, out: &mut Vec<Value>) {
+    fn collect_paths(value: &Value, pointer: &str, out: &mut Vec<String>) {
         match value {
             Value::Object(fields) => fields.iter().for_each(|(name, value)| {
-                let path = format!("{here}/{name}");
+                let path = format!("{pointer}/{name}");
                 out.push(path.clone());
-                paths(value, &path, out);
+                collect_paths(value, &path, out);
             }),
             Value::Array(parts) => {
-                parts.iter().enumerate().for_each(|(at, part)| paths(part, &format!("{here}/{at}"), out));
+                parts
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, part)| collect_paths(part, &format!("{pointer}/{at}"), out));
             }
             _ => {}
         }
     }
     let mut all = Vec::new();
-    paths(value, "", &mut all);
+    collect_paths(value, "", &mut all);
     for path in all {
         let mut changed = value.clone();
-        if let Some(place) = changed.pointer_mut(&path) {
-            *place = with.clone();
+        if let Some(position) = changed.pointer_mut(&path) {
+            *position = with.clone();
         }
         out.push(changed);
     }
@@ -100,13 +108,13 @@ fn every_member_may_be_of_any_type() {
         for (at, line) in lines.iter().enumerate() {
             for with in &odd {
                 let mut all = Vec::new();
-                twisted(line, with, &mut all);
+                mutate_lines(line, with, &mut all);
                 for changed in all {
                     let mut lines: Vec<String> = lines.iter().map(Value::to_string).collect();
                     lines[at] = changed.to_string();
-                    if let Ok(taken) = take(lines.join("\n").as_bytes(), None) {
-                        is_sound(&taken.conversation);
-                        for left in &taken.left {
+                    if let Ok(imported) = read_file(lines.join("\n").as_bytes(), None) {
+                        check_sound(&imported.conversation);
+                        for left in &imported.omissions {
                             assert!(!left.what.chars().any(char::is_control), "{left:?}");
                         }
                     }
@@ -116,7 +124,7 @@ fn every_member_may_be_of_any_type() {
     }
 }
 
-fn user(id: &str, parent: Value, text: &str) -> String {
+fn user_line(id: &str, parent: Value, text: &str) -> String {
     let message = json!({ "role": "user", "content": text });
     json!({ "type": "user", "uuid": id, "parentUuid": parent, "sessionId": "s", "message": message })
         .to_string()
@@ -124,34 +132,43 @@ fn user(id: &str, parent: Value, text: &str) -> String {
 
 #[test]
 fn a_tree_that_bites_its_tail_ends() {
-    let lines = [user("a", json!("c"), "one"), user("b", json!("a"), "two"), user("c", json!("b"), "three")];
-    let taken = take(lines.join("\n").as_bytes(), None).unwrap();
-    assert_eq!(taken.conversation.said.len(), 3);
-    let own = take(user("a", json!("a"), "one").as_bytes(), None).unwrap();
-    assert_eq!(own.conversation.said.len(), 1);
-    let same = [user("a", Value::Null, "one"), user("a", Value::Null, "two")];
-    assert_eq!(take(same.join("\n").as_bytes(), None).unwrap().conversation.said.len(), 1);
+    let lines = [
+        user_line("a", json!("c"), "one"),
+        user_line("b", json!("a"), "two"),
+        user_line("c", json!("b"), "three"),
+    ];
+    let imported = read_file(lines.join("\n").as_bytes(), None).unwrap();
+    assert_eq!(imported.conversation.items.len(), 3);
+    let own = read_file(user_line("a", json!("a"), "one").as_bytes(), None).unwrap();
+    assert_eq!(own.conversation.items.len(), 1);
+    let same = [user_line("a", Value::Null, "one"), user_line("a", Value::Null, "two")];
+    assert_eq!(read_file(same.join("\n").as_bytes(), None).unwrap().conversation.items.len(), 1);
 }
 
 #[test]
 fn what_is_too_deep_too_long_or_too_much_is_left_out_and_told() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep = format!("{{\"type\":\"user\",\"uuid\":\"x\",\"message\":{deep}}}");
-    let long = user("y", Value::Null, &"x".repeat(LINE_BYTES));
-    let text = format!("{deep}\n{long}\n{}\n", user("z", Value::Null, "said"));
-    let taken = take(text.as_bytes(), None).unwrap();
-    assert_eq!(taken.conversation.said.len(), 1);
-    let told: Vec<&str> = taken.left.iter().map(|left| left.what.as_str()).collect();
-    assert_eq!(told, ["line that is no JSON object", "line that is too long"]);
-    // A chain of very many is walked without recursion, and its newest part stays.
-    let many: Vec<String> = (0..ITEMS + 500)
+    let long = user_line("y", Value::Null, &"x".repeat(MAX_LINE_BYTES));
+    let text = format!("{deep}\n{long}\n{}\n", user_line("z", Value::Null, "said"));
+    let imported = read_file(text.as_bytes(), None).unwrap();
+    assert_eq!(imported.conversation.items.len(), 1);
+    let omitted: Vec<&str> = imported.omissions.iter().map(|left| left.what.as_str()).collect();
+    assert_eq!(omitted, ["line that is not a JSON object", "line that is too long"]);
+    // A very long chain is walked without recursion, and its newest part is kept.
+    let many: Vec<String> = (0..MAX_ITEMS + 500)
         .map(|at| {
-            user(&at.to_string(), at.checked_sub(1).map_or(Value::Null, |at| json!(at.to_string())), "x")
+            user_line(&at.to_string(), at.checked_sub(1).map_or(Value::Null, |at| json!(at.to_string())), "x")
         })
         .collect();
-    let taken = take(many.join("\n").as_bytes(), None).unwrap();
-    assert_eq!(taken.conversation.said.len(), ITEMS);
-    assert_eq!(taken.left.iter().map(|left| left.count).sum::<u64>(), 500, "{:?}", taken.left);
+    let imported = read_file(many.join("\n").as_bytes(), None).unwrap();
+    assert_eq!(imported.conversation.items.len(), MAX_ITEMS);
+    assert_eq!(
+        imported.omissions.iter().map(|left| left.count).sum::<u64>(),
+        500,
+        "{:?}",
+        imported.omissions
+    );
 }
 
 #[test]
@@ -163,15 +180,15 @@ fn what_claims_to_be_ours_is_looked_at_like_everything_else() {
         { "kind": "tool_call", "call_id": "", "name": "\u{1b}]0;x", "arguments": { "blob": "aa", "bytes": 3 } },
         { "kind": "song" }, 7,
     ] });
-    let mut line: Value = serde_json::from_str(&user("a", Value::Null, "said")).unwrap();
+    let mut line: Value = serde_json::from_str(&user_line("a", Value::Null, "said")).unwrap();
     line["minke"] = forged;
-    let taken = take(line.to_string().as_bytes(), None).unwrap();
-    is_sound(&taken.conversation);
-    assert_eq!(taken.conversation.said.len(), 4, "{:#?}", taken.conversation);
-    comes_back(&taken.conversation);
+    let imported = read_file(line.to_string().as_bytes(), None).unwrap();
+    check_sound(&imported.conversation);
+    assert_eq!(imported.conversation.items.len(), 4, "{:#?}", imported.conversation);
+    check_round_trip(&imported.conversation);
 }
 
-fn text() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     let odd = vec![
         "",
         " ",
@@ -185,46 +202,48 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![Just("said".to_owned()), proptest::sample::select(odd).prop_map(str::to_owned), ".{0,40}"]
 }
 
-fn id() -> impl Strategy<Value = String> {
+fn any_id() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c]", "[a-c]-2", "c{100,140}", ".{0,3}"]
 }
 
 const PIXEL: &[u8] = b"\x89PNG\r\n\x1a\nnot quite an image";
 
-fn image() -> String {
+fn data_url() -> String {
     minke_record::Blob::new(PIXEL.to_vec()).name.blob
 }
 
-fn part() -> impl Strategy<Value = Content> {
+fn any_content() -> impl Strategy<Value = Content> {
     prop_oneof![
-        4 => text().prop_map(|text| Content::Text { text: text.into() }),
-        1 => text().prop_map(|text| Content::Refusal { text: text.into() }),
-        1 => Just(Content::Image { blob: image(), media_type: "image/png".into() }),
+        4 => any_text().prop_map(|text| Content::Text { text: text.into() }),
+        1 => any_text().prop_map(|text| Content::Refusal { text: text.into() }),
+        1 => Just(Content::Image { blob: data_url(), media_type: "image/png".into() }),
         1 => Just(Content::Unknown),
     ]
 }
 
-fn item() -> impl Strategy<Value = Item> {
+fn any_item() -> impl Strategy<Value = Item> {
     let role = proptest::sample::select(vec![Role::User, Role::Assistant, Role::System]);
-    let arguments = prop_oneof![Just("{\"a\": [1, 2.0]}".to_owned()), Just("{}".to_owned()), text()];
+    let arguments = prop_oneof![Just("{\"a\": [1, 2.0]}".to_owned()), Just("{}".to_owned()), any_text()];
     let images =
-        proptest::collection::vec(Just(ImageBlob { blob: image(), media_type: "image/png".into() }), 0..2);
+        proptest::collection::vec(Just(ImageBlob { blob: data_url(), media_type: "image/png".into() }), 0..2);
     prop_oneof![
-        (role, proptest::collection::vec(part(), 0..3))
+        (role, proptest::collection::vec(any_content(), 0..3))
             .prop_map(|(role, content)| Item::Message { role, content }),
-        (text(), proptest::collection::vec(text(), 0..2)).prop_map(|(text, summary)| Item::Reasoning {
-            text: text.into(),
-            summary,
-            signature: Some("s".into()),
-            encrypted: None,
-            by: Some("p/m".into()),
+        (any_text(), proptest::collection::vec(any_text(), 0..2)).prop_map(|(text, summary)| {
+            Item::Reasoning {
+                text: text.into(),
+                summary,
+                signature: Some("s".into()),
+                encrypted: None,
+                by: Some("p/m".into()),
+            }
         }),
-        (id(), text(), arguments).prop_map(|(id, name, arguments)| Item::ToolCall {
+        (any_id(), any_text(), arguments).prop_map(|(id, name, arguments)| Item::ToolCall {
             call_id: id.as_str().into(),
             name,
             arguments: arguments.into(),
         }),
-        (id(), text(), proptest::option::of(text()), any::<bool>(), images).prop_map(
+        (any_id(), any_text(), proptest::option::of(any_text()), any::<bool>(), images).prop_map(
             |(id, summary, content, is_error, images)| Item::ToolResult {
                 call_id: id.as_str().into(),
                 summary,
@@ -243,8 +262,8 @@ proptest! {
 
     #[test]
     fn any_bytes_are_taken_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
-        if let Ok(taken) = take(&bytes, None) {
-            is_sound(&taken.conversation);
+        if let Ok(imported) = read_file(&bytes, None) {
+            check_sound(&imported.conversation);
         }
     }
 
@@ -258,24 +277,24 @@ proptest! {
             include_bytes!("data/claude-parallel.jsonl"),
         ];
         let mut bytes = files[which].to_vec();
-        let place = at.index(bytes.len());
-        bytes[place] = byte;
+        let position = at.index(bytes.len());
+        bytes[position] = byte;
         bytes.truncate(cut.index(bytes.len()) + 1);
-        if let Ok(taken) = take(&bytes, None) {
-            is_sound(&taken.conversation);
-            comes_back(&taken.conversation);
+        if let Ok(imported) = read_file(&bytes, None) {
+            check_sound(&imported.conversation);
+            check_round_trip(&imported.conversation);
         }
     }
 
     #[test]
-    fn every_call_has_one_result(items in proptest::collection::vec(item(), 0..12)) {
-        let said = items.into_iter().map(|item| Said { item, at: Some(1_700_000_000_000) }).collect();
-        let blobs = [(image(), PIXEL.to_vec())].into_iter().collect();
-        let conversation = Conversation { said, blobs, ..Conversation::default() };
-        let (text, _) = give(&conversation, Format::Minke);
-        if let Ok(taken) = take(text.as_bytes(), None) {
-            is_sound(&taken.conversation);
-            comes_back(&taken.conversation);
+    fn every_call_has_one_result(items in proptest::collection::vec(any_item(), 0..12)) {
+        let timed_items = items.into_iter().map(|item| TimedItem { item, at: Some(1_700_000_000_000) }).collect();
+        let blobs = [(data_url(), PIXEL.to_vec())].into_iter().collect();
+        let conversation = PortableConversation { items: timed_items, blobs, ..PortableConversation::default() };
+        let (text, _) = write_file(&conversation, FileFormat::Minke);
+        if let Ok(imported) = read_file(text.as_bytes(), None) {
+            check_sound(&imported.conversation);
+            check_round_trip(&imported.conversation);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Clones: a working copy of the workspace with its own branch and its own `.git`, for a pod that shares no files.
 //!
-//! Here: making one beside the sessions, removing it, and the words with which it is fetched back. Elsewhere: who gets
-//! one (`driver::children`, `cli`), who removes it (`minke gc`), merging (people and agents).
-//! Nothing of the workspace or of the person's git set-up is run: no hook, no template, no filter, no global
-//! configuration (`nothing_of_the_workspace_runs`).
-//! Invariant: what is committed in a clone writes nothing in the workspace's `.git`
+//! Here: creating a clone, removing it, and the command that fetches its branch. Elsewhere: which pods get one
+//! (`driver::children`, `cli`), when it is removed (`minke gc`), merging (users and agents).
+//! No code of the workspace or of the user's git configuration runs: no hook, template, filter or global configuration
+//! (`nothing_of_the_workspace_runs`).
+//! Invariant: a commit in a clone writes nothing to the workspace's `.git`
 //! (`two_clones_commit_at_once_and_the_workspace_is_not_written`).
 
 use std::ffi::OsString;
@@ -18,26 +18,26 @@ use minke_files::{Removal, remove_tree};
 use minke_record::{Permission, PodName, Scope, SessionId};
 use thiserror::Error;
 
-use crate::git::{Done, Git, GitError, finish};
+use crate::git::{GitError, GitOutput, GitProgram, run_to_end};
 
-/// A list of shallow commits is short; a longer file is none.
-const SHALLOW_BYTES: u64 = 16 * 1024 * 1024;
-/// Beside a clone lies a file that names its workspace, where the clone's own pod cannot write.
+/// The size limit of a list of shallow commits; a larger file is ignored.
+const MAX_SHALLOW_BYTES: u64 = 16 * 1024 * 1024;
+/// Suffix of a file next to the clone that names its workspace. The clone's own pod cannot write it.
 const ORIGIN_SUFFIX: &str = "workspace";
 
-/// A clone that is there.
+/// A created clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cloned {
+pub struct WorkspaceClone {
     pub path: PathBuf,
     /// `minke/<name>`, checked out.
     pub branch: String,
-    /// Where it begins: HEAD of the workspace.
+    /// Its first commit: HEAD of the workspace.
     pub commit: String,
-    /// The objects that it shares with the workspace, which its pod must be able to read.
+    /// The object directory that it shares with the workspace; its pod must be able to read it.
     pub objects: PathBuf,
 }
 
-/// A clone could not be made or removed.
+/// Why a clone could not be created or removed.
 #[derive(Debug, Error)]
 pub enum CloneError {
     #[error("{0}; install git, or share the directory instead")]
@@ -45,17 +45,17 @@ pub enum CloneError {
     #[error(transparent)]
     Run(GitError),
     #[error(
-        "{} is not in a git repository, so it cannot be cloned ({said}); `git init` and commit, or share the directory instead",
+        "could not clone {}: it is not in a git repository ({said}); commit to one, or share the directory instead",
         .workspace.display()
     )]
     NotGit { workspace: PathBuf, said: String },
-    #[error("the repository of {} has no commit yet, so a clone would be empty; commit first", .workspace.display())]
+    #[error("could not clone {}: its repository has no commit yet; commit first", .workspace.display())]
     NoCommit { workspace: PathBuf },
-    #[error("{} is there already; `minke gc` removes clones of sessions that are over", .path.display())]
+    #[error("could not create the clone {}: it exists already; `minke gc` removes old clones", .path.display())]
     Exists { path: PathBuf },
     #[error("git could not {what} {}: {said}", .path.display())]
     Git { what: &'static str, path: PathBuf, said: String },
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("could not {what} {}: {source}", .path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
 }
 
@@ -63,72 +63,75 @@ impl From<GitError> for CloneError {
     fn from(error: GitError) -> CloneError {
         match error {
             GitError::Missing(_) | GitError::Start { .. } => CloneError::NoGit(error),
-            GitError::Slow { .. } | GitError::Io { .. } | GitError::TooMuch { .. } => CloneError::Run(error),
+            GitError::TimedOut { .. } | GitError::Io { .. } | GitError::TooManyOverrides { .. } => {
+                CloneError::Run(error)
+            }
         }
     }
 }
 
-/// Makes a clone of `workspace` at `into`, which must not be there, on the branch `minke/<name>` at HEAD. A ref
-/// `refs/minke/<session>` in the workspace keeps the shared objects. No program is taken from where `writable` lets
-/// somebody write. If it fails nothing is left. Blocks.
-pub fn make(
+/// Clones `workspace` to `into`, which must not exist, on the branch `minke/<name>` at HEAD. A ref
+/// `refs/minke/<session>` in the workspace keeps the shared objects. No program below a `writable` path is executed. On
+/// failure, nothing is left. Blocks.
+pub fn create_clone(
     workspace: &Path,
     into: &Path,
     name: &PodName,
     session: SessionId,
     writable: &Scope,
-) -> Result<Cloned, CloneError> {
+) -> Result<WorkspaceClone, CloneError> {
     if into.symlink_metadata().is_ok() {
         return Err(CloneError::Exists { path: into.to_owned() });
     }
-    let source = Source::open(workspace, into, writable)?;
-    let commit = source.head()?;
-    // First the ref, so that there is no moment in which the objects could be pruned.
-    source.keep(session, &commit)?;
-    let made = note_origin(workspace, into).and_then(|()| {
-        // A branch has no spaces.
+    let source = SourceRepository::open(workspace, into, writable)?;
+    let commit = source.head_commit()?;
+    // Create the ref first, so that the objects cannot be pruned in between.
+    source.keep_objects(session, &commit)?;
+    let made = write_origin_note(workspace, into).and_then(|()| {
+        // A branch name has no spaces.
         let branch = format!("minke/{}", name.to_string().replace(' ', "-"));
         source.clone_into(into, &branch, &commit)?;
-        Ok(Cloned { path: into.to_owned(), branch, commit, objects: source.objects.clone() })
+        Ok(WorkspaceClone { path: into.to_owned(), branch, commit, objects: source.objects.clone() })
     });
     made.inspect_err(|_| {
-        // What stopped it is what the caller must hear of; `gc` finds what even this leaves.
-        drop(remove(into, session));
+        // Return the first error; `gc` removes what this cleanup leaves.
+        drop(remove_clone(into, session));
     })
 }
 
-/// Removes a clone, the file beside it and the ref that kept its objects. What is not there is no error. Blocks.
-pub fn remove(into: &Path, session: SessionId) -> Result<(), CloneError> {
+/// Removes a clone, the file next to it and the ref that keeps its objects. Missing parts are not an error. Blocks.
+pub fn remove_clone(into: &Path, session: SessionId) -> Result<(), CloneError> {
     if let Some(workspace) = workspace_of(into)?
-        && let Ok(source) = Source::open(&workspace, into, &Scope::default())
+        && let Ok(source) = SourceRepository::open(&workspace, into, &Scope::default())
     {
-        source.let_go(session)?;
+        source.release_objects(session)?;
     }
-    let (Removal::Complete | Removal::Unfinished) = remove_tree(into, None).map_err(at("remove", into))?;
-    let note = origin_note(into);
+    let (Removal::Complete | Removal::Unfinished) =
+        remove_tree(into, None).map_err(io_error_at("remove", into))?;
+    let note = origin_note_path(into);
     match fs::remove_file(&note) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at("remove", &note)(e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error_at("remove", &note)(e)),
         _ => Ok(()),
     }
 }
 
-/// The workspace that a clone was made from, if that is known.
+/// Returns the workspace of a clone, if it is known.
 pub fn workspace_of(into: &Path) -> Result<Option<PathBuf>, CloneError> {
-    let note = origin_note(into);
+    let note = origin_note_path(into);
     match fs::read(&note) {
         Ok(bytes) => Ok(Some(PathBuf::from(OsString::from_vec(bytes)))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(at("read", &note)(e)),
+        Err(e) => Err(io_error_at("read", &note)(e)),
     }
 }
 
-/// The line that brings a clone's branch into the workspace.
+/// Returns the command line that fetches a clone's branch into the workspace.
 pub fn fetch_hint(workspace: &Path, path: &Path, branch: &str) -> String {
-    format!("git -C {} fetch {} {branch}:{branch}", quoted(workspace), quoted(path))
+    format!("git -C {} fetch {} {branch}:{branch}", quote_path(workspace), quote_path(path))
 }
 
-/// A path as one word of a shell line.
-fn quoted(path: &Path) -> String {
+/// Quotes a path as one word of a shell line.
+fn quote_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -137,129 +140,133 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The repository that is cloned.
-struct Source {
+/// The repository to clone.
+struct SourceRepository {
     workspace: PathBuf,
     objects: PathBuf,
-    git: Git,
+    git: GitProgram,
 }
 
-impl Source {
-    fn open(workspace: &Path, into: &Path, writable: &Scope) -> Result<Source, CloneError> {
+impl SourceRepository {
+    fn open(workspace: &Path, into: &Path, writable: &Scope) -> Result<SourceRepository, CloneError> {
         let written = writable.allow.iter().filter(|rule| rule.permission != Permission::Read);
         let away = [workspace, into].into_iter().chain(written.map(|rule| Path::new(&rule.target)));
-        let git = Git::find(away)?.for_repository(workspace)?;
+        let git = GitProgram::find_outside(away)?.for_repository(workspace)?;
         let asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
-        let done = git.run(workspace, "look at", &asked)?;
+        let done = git.run_git(workspace, "look at", &asked)?;
         if !done.status.success() {
-            return Err(CloneError::NotGit { workspace: workspace.to_owned(), said: done.said() });
+            return Err(CloneError::NotGit { workspace: workspace.to_owned(), said: done.error_line() });
         }
-        Ok(Source { workspace: workspace.to_owned(), objects: PathBuf::from(done.line()), git })
+        Ok(SourceRepository {
+            workspace: workspace.to_owned(),
+            objects: PathBuf::from(done.trimmed_output()),
+            git,
+        })
     }
 
-    fn head(&self) -> Result<String, CloneError> {
+    fn head_commit(&self) -> Result<String, CloneError> {
         let asked = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
-        let done = self.git.run(&self.workspace, "read HEAD of", &asked)?;
+        let done = self.git.run_git(&self.workspace, "read HEAD of", &asked)?;
         if done.status.success() {
-            Ok(done.text())
+            Ok(done.stdout_text())
         } else {
             Err(CloneError::NoCommit { workspace: self.workspace.clone() })
         }
     }
 
-    fn keep(&self, session: SessionId, commit: &str) -> Result<(), CloneError> {
+    fn keep_objects(&self, session: SessionId, commit: &str) -> Result<(), CloneError> {
         let name = format!("refs/minke/{session}");
-        self.must(&self.workspace, "set a ref in", &["update-ref", &name, commit])
+        self.run_checked(&self.workspace, "set a ref in", &["update-ref", &name, commit])
     }
 
-    /// Deleting a ref that is not there succeeds.
-    fn let_go(&self, session: SessionId) -> Result<(), CloneError> {
+    /// Deletes the ref; a missing ref is not an error.
+    fn release_objects(&self, session: SessionId) -> Result<(), CloneError> {
         let name = format!("refs/minke/{session}");
-        self.must(&self.workspace, "remove a ref from", &["update-ref", "-d", &name])
+        self.run_checked(&self.workspace, "remove a ref from", &["update-ref", "-d", &name])
     }
 
-    /// A new repository with the objects of this one. It is put together here, because `git clone` starts a second git
-    /// in the workspace that the overrides do not reach. One branch and no tags: every ref of the clone leads to what
-    /// our own ref keeps.
+    /// Creates a repository that shares the objects of this one. `git clone` is not used, because it starts a second
+    /// git in the workspace without the overrides. One branch and no tags, so that every ref leads to objects that the
+    /// session's ref keeps.
     fn clone_into(&self, into: &Path, branch: &str, commit: &str) -> Result<(), CloneError> {
         let above = into.parent().unwrap_or(into);
-        let mut command = self.git.command(above);
+        let mut command = self.git.command_in(above);
         command.args(["init", "--quiet", "--template="]);
-        if let Some(format) = self.said("read the format of", &["rev-parse", "--show-object-format"])? {
+        if let Some(format) = self.query_line("read the format of", &["rev-parse", "--show-object-format"])? {
             command.arg(format!("--object-format={format}"));
         }
-        must(finish(command.arg("--").arg(into), "make", into)?, "make", into)?;
+        check_status(run_to_end(command.arg("--").arg(into), "make", into)?, "make", into)?;
         let info = into.join(".git/objects/info");
-        fs::create_dir_all(&info).map_err(at("make", &info))?;
+        fs::create_dir_all(&info).map_err(io_error_at("make", &info))?;
         let alternates = info.join("alternates");
-        fs::write(&alternates, alternate(&self.objects)).map_err(at("write", &alternates))?;
+        fs::write(&alternates, alternates_line(&self.objects)).map_err(io_error_at("write", &alternates))?;
         self.copy_shallow(into)?;
-        self.name_origin(into, commit)?;
-        self.name_author(into)?;
-        self.must(into, "check out", &["checkout", "--quiet", "--no-track", "-b", branch, commit])
+        self.set_origin(into, commit)?;
+        self.copy_author(into)?;
+        self.run_checked(into, "check out", &["checkout", "--quiet", "--no-track", "-b", branch, commit])
     }
 
-    /// A shallow repository ends at the commits that this file names; without it git would look for their parents.
+    /// Copies the list of commits at which a shallow repository ends; without it git would look for their parents.
     fn copy_shallow(&self, into: &Path) -> Result<(), CloneError> {
         let asked = ["rev-parse", "--path-format=absolute", "--git-path", "shallow"];
-        let done = self.git.run(&self.workspace, "look at", &asked)?;
-        let from = PathBuf::from(done.line());
-        let is_list = |meta: fs::Metadata| meta.is_file() && (1..=SHALLOW_BYTES).contains(&meta.len());
+        let done = self.git.run_git(&self.workspace, "look at", &asked)?;
+        let from = PathBuf::from(done.trimmed_output());
+        let is_list = |meta: fs::Metadata| meta.is_file() && (1..=MAX_SHALLOW_BYTES).contains(&meta.len());
         if !done.status.success() || !from.symlink_metadata().is_ok_and(is_list) {
             return Ok(());
         }
-        fs::copy(&from, into.join(".git/shallow")).map(drop).map_err(at("copy", &from))
+        fs::copy(&from, into.join(".git/shallow")).map(drop).map_err(io_error_at("copy", &from))
     }
 
-    /// The workspace as `origin`, with the branch that it is on.
-    fn name_origin(&self, into: &Path, commit: &str) -> Result<(), CloneError> {
+    /// Sets the workspace as `origin`, with its current branch.
+    fn set_origin(&self, into: &Path, commit: &str) -> Result<(), CloneError> {
         let url = ["config".as_ref(), "remote.origin.url".as_ref(), self.workspace.as_os_str()];
-        let mut command = self.git.command(into);
-        must(finish(command.args(url), "name the origin of", into)?, "name the origin of", into)?;
+        let mut command = self.git.command_in(into);
+        check_status(run_to_end(command.args(url), "set the origin of", into)?, "set the origin of", into)?;
         let asked = ["symbolic-ref", "--quiet", "--short", "HEAD"];
-        let Some(branch) = self.said("read the branch of", &asked)? else { return Ok(()) };
+        let Some(branch) = self.query_line("read the branch of", &asked)? else { return Ok(()) };
         let (here, there) = (format!("refs/remotes/origin/{branch}"), format!("refs/heads/{branch}"));
         let fetched = format!("+{there}:{here}");
-        self.must(into, "name the origin of", &["config", "remote.origin.fetch", &fetched])?;
-        self.must(into, "set a ref in", &["update-ref", &here, commit])?;
-        self.must(into, "set a ref in", &["symbolic-ref", "refs/remotes/origin/HEAD", &here])
+        self.run_checked(into, "set the origin of", &["config", "remote.origin.fetch", &fetched])?;
+        self.run_checked(into, "set a ref in", &["update-ref", &here, commit])?;
+        self.run_checked(into, "set a ref in", &["symbolic-ref", "refs/remotes/origin/HEAD", &here])
     }
 
-    /// Commits need an author, and a pod cannot see the person's own configuration: who commits in the workspace also
-    /// commits in the clone.
-    fn name_author(&self, into: &Path) -> Result<(), CloneError> {
+    /// Copies the author from the workspace: commits need one, and a pod cannot read the user's configuration.
+    fn copy_author(&self, into: &Path) -> Result<(), CloneError> {
         for key in ["user.name", "user.email"] {
-            let mut command = self.git.command(&self.workspace);
+            let mut command = self.git.command_in(&self.workspace);
             command.env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
-            // A key that is not set is left out; then git tells the pod what to do.
-            let done = finish(command.args(["config", "--get", key]), "read the author of", &self.workspace)?;
+            // A missing key is skipped; git then tells the pod how to set it.
+            let done =
+                run_to_end(command.args(["config", "--get", key]), "read the author of", &self.workspace)?;
             if done.status.success() {
-                self.must(into, "set the author of", &["config", key, &done.text()])?;
+                self.run_checked(into, "set the author of", &["config", key, &done.stdout_text()])?;
             }
         }
         Ok(())
     }
 
-    /// One line about the workspace, if git has one.
-    fn said(&self, what: &'static str, args: &[&str]) -> Result<Option<String>, CloneError> {
-        let done = self.git.run(&self.workspace, what, args)?;
-        Ok(Some(done.text()).filter(|text| done.status.success() && !text.is_empty()))
+    /// Returns the first output line of git in the workspace, or `None` if it fails.
+    fn query_line(&self, what: &'static str, args: &[&str]) -> Result<Option<String>, CloneError> {
+        let done = self.git.run_git(&self.workspace, what, args)?;
+        Ok(Some(done.stdout_text()).filter(|text| done.status.success() && !text.is_empty()))
     }
 
-    fn must(&self, dir: &Path, what: &'static str, args: &[&str]) -> Result<(), CloneError> {
-        must(self.git.run(dir, what, args)?, what, dir)
+    fn run_checked(&self, dir: &Path, what: &'static str, args: &[&str]) -> Result<(), CloneError> {
+        check_status(self.git.run_git(dir, what, args)?, what, dir)
     }
 }
 
-fn must(done: Done, what: &'static str, path: &Path) -> Result<(), CloneError> {
+fn check_status(done: GitOutput, what: &'static str, path: &Path) -> Result<(), CloneError> {
     if done.status.success() {
         return Ok(());
     }
-    Err(CloneError::Git { what, path: path.to_owned(), said: done.said() })
+    Err(CloneError::Git { what, path: path.to_owned(), said: done.error_line() })
 }
 
-/// A directory of objects as a line of `alternates`. One whose name has more than one line is quoted as in C.
-fn alternate(objects: &Path) -> Vec<u8> {
+/// Formats an object directory as a line of `alternates`. A name with special characters is quoted as in C.
+fn alternates_line(objects: &Path) -> Vec<u8> {
     let bytes = objects.as_os_str().as_bytes();
     let mut line = bytes.to_vec();
     if bytes.contains(&b'\n') {
@@ -274,24 +281,24 @@ fn alternate(objects: &Path) -> Vec<u8> {
     line
 }
 
-/// Makes the directory in which clones lie, and says there where this one comes from.
-fn note_origin(workspace: &Path, into: &Path) -> Result<(), CloneError> {
+/// Creates the directory of the clones, and a file in it that names the workspace.
+fn write_origin_note(workspace: &Path, into: &Path) -> Result<(), CloneError> {
     if let Some(above) = into.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(above);
-        made.map_err(at("make", above))?;
+        made.map_err(io_error_at("make", above))?;
     }
-    let note = origin_note(into);
-    fs::write(&note, workspace.as_os_str().as_encoded_bytes()).map_err(at("write", &note))
+    let note = origin_note_path(into);
+    fs::write(&note, workspace.as_os_str().as_encoded_bytes()).map_err(io_error_at("write", &note))
 }
 
-fn origin_note(into: &Path) -> PathBuf {
+fn origin_note_path(into: &Path) -> PathBuf {
     let mut name = into.as_os_str().to_owned();
     name.push(".");
     name.push(ORIGIN_SUFFIX);
     PathBuf::from(name)
 }
 
-fn at<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> CloneError + 'a {
+fn io_error_at<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> CloneError + 'a {
     move |source| CloneError::Io { what, path: path.to_owned(), source }
 }
 

@@ -1,7 +1,7 @@
-//! The environment of a command: cleared, then an allow-list, what the manifest passes by name, what it sets.
+//! The environment of a command: an allow-list, variables that the manifest passes by name, and variables that it sets.
 //!
-//! Here: which names pass. Elsewhere: `TMPDIR` and the proxy's variables, which depend on the fence (`fence`).
-//! No secret reaches a command by inheritance (`names_of_secrets_pass_only_when_they_are_named`).
+//! Here: which variables pass. Elsewhere: `TMPDIR` and the proxy's variables, which depend on the sandbox (`sandbox`).
+//! No secret is inherited by a command (`names_of_secrets_pass_only_when_they_are_named`).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,14 +10,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// `sandbox.env` of a manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnvRules {
-    /// Names that pass beside the allow-list, whatever they look like.
+    /// Names that pass in addition to the allow-list, even if they look like secrets.
     pub pass: Vec<String>,
-    /// Variables that are set, over everything else.
+    /// Variables to set; they override all others.
     pub set: BTreeMap<String, String>,
 }
 
-/// Names that pass: who and where we are, language, terminal.
-const PLAIN: [&str; 14] = [
+/// Allowed names: user, directories, language, terminal.
+const BASIC_NAMES: [&str; 14] = [
     "PATH",
     "HOME",
     "LANG",
@@ -34,8 +34,8 @@ const PLAIN: [&str; 14] = [
     "CI",
 ];
 
-/// Names that tool chains are found and steered by. None of them holds a secret.
-const TOOL_CHAINS: [&str; 44] = [
+/// Allowed names that locate and configure tool chains. None of them contains a secret.
+const TOOLCHAIN_NAMES: [&str; 44] = [
     "CARGO_HOME",
     "CARGO_TARGET_DIR",
     "CARGO_BUILD_JOBS",
@@ -82,39 +82,39 @@ const TOOL_CHAINS: [&str; 44] = [
     "MAKEFLAGS",
 ];
 
-/// Parts of a name that say that its value is a secret.
+/// Parts of a name that mark its value as a secret.
 const SECRET_PARTS: [&str; 10] =
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE"];
 
-/// Whether a name looks as if its value were a secret.
-pub fn names_a_secret(name: &str) -> bool {
+/// Whether the value of this variable is probably a secret.
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 
 fn is_listed(name: &str) -> bool {
-    PLAIN.contains(&name) || TOOL_CHAINS.contains(&name) || name.starts_with("LC_")
+    BASIC_NAMES.contains(&name) || TOOLCHAIN_NAMES.contains(&name) || name.starts_with("LC_")
 }
 
-/// A path without what is looked for from wherever one stands: `.` in it means the programs of the repository.
-fn absolute_parts(path: &OsStr) -> OsString {
+/// Removes relative entries from a search path: `.` would run programs of the repository.
+fn absolute_entries(path: &OsStr) -> OsString {
     let parts = path.as_bytes().split(|byte| *byte == b':').filter(|part| part.starts_with(b"/"));
     OsString::from_vec(parts.collect::<Vec<&[u8]>>().join(&b':'))
 }
 
-/// The environment of a command, from what the pod has. Sorted by name, each name once.
-pub(crate) fn build(
+/// Returns the environment of a command, sorted and without duplicates.
+pub(crate) fn build_env(
     rules: &EnvRules,
     inherited: impl Iterator<Item = (OsString, OsString)>,
 ) -> BTreeMap<OsString, OsString> {
     let passes = |name: &OsStr| {
         name.to_str().is_some_and(|name| {
-            rules.pass.iter().any(|passed| passed == name) || (is_listed(name) && !names_a_secret(name))
+            rules.pass.iter().any(|passed| passed == name) || (is_listed(name) && !is_secret_name(name))
         })
     };
     let mut built: BTreeMap<OsString, OsString> = inherited.filter(|(name, _)| passes(name)).collect();
     if let Some(path) = built.get_mut(OsStr::new("PATH")) {
-        *path = absolute_parts(path);
+        *path = absolute_entries(path);
     }
     for (name, value) in &rules.set {
         built.insert(name.into(), value.into());
@@ -126,9 +126,9 @@ pub(crate) fn build(
 mod tests {
     use super::*;
 
-    fn build_from(rules: &EnvRules, names: &[&str]) -> Vec<String> {
+    fn build_names(rules: &EnvRules, names: &[&str]) -> Vec<String> {
         let inherited = names.iter().map(|name| (OsString::from(name), OsString::from("v")));
-        build(rules, inherited).into_keys().map(|name| name.into_string().unwrap()).collect()
+        build_env(rules, inherited).into_keys().map(|name| name.into_string().unwrap()).collect()
     }
 
     #[test]
@@ -144,9 +144,9 @@ mod tests {
             "BASH_ENV",
             "MINKE_HOME",
         ];
-        assert_eq!(build_from(&EnvRules::default(), &names), ["PATH"]);
+        assert_eq!(build_names(&EnvRules::default(), &names), ["PATH"]);
         let rules = EnvRules { pass: vec!["GITHUB_TOKEN".to_owned()], ..EnvRules::default() };
-        assert_eq!(build_from(&rules, &names), ["GITHUB_TOKEN", "PATH"]);
+        assert_eq!(build_names(&rules, &names), ["GITHUB_TOKEN", "PATH"]);
     }
 
     #[test]
@@ -154,12 +154,12 @@ mod tests {
         let rules =
             EnvRules { set: BTreeMap::from([("LANG".to_owned(), "C".to_owned())]), ..EnvRules::default() };
         let inherited = ["LANG", "LC_ALL", "TERM", "CARGO_HOME", "OTHER"].map(|n| (n.into(), "v".into()));
-        let built = build(&rules, inherited.into_iter());
+        let built = build_env(&rules, inherited.into_iter());
         let expected = [("CARGO_HOME", "v"), ("LANG", "C"), ("LC_ALL", "v"), ("TERM", "v")];
         assert_eq!(built, expected.map(|(name, value)| (name.into(), value.into())).into());
     }
 
-    /// Else the programs of whatever repository a command stands in would come first.
+    /// Otherwise programs of the current repository would be found first.
     #[test]
     fn a_path_leads_nowhere_from_where_one_stands() {
         for (path, expected) in [
@@ -167,15 +167,15 @@ mod tests {
             ("/bin:/usr/bin", "/bin:/usr/bin"),
             ("~/bin:bin", ""),
         ] {
-            let built = build(&EnvRules::default(), std::iter::once(("PATH".into(), path.into())));
+            let built = build_env(&EnvRules::default(), std::iter::once(("PATH".into(), path.into())));
             assert_eq!(built[OsStr::new("PATH")], expected, "{path}");
         }
     }
 
     #[test]
     fn no_name_of_the_list_looks_like_a_secret() {
-        for name in PLAIN.iter().chain(&TOOL_CHAINS) {
-            assert!(!names_a_secret(name), "{name}");
+        for name in BASIC_NAMES.iter().chain(&TOOLCHAIN_NAMES) {
+            assert!(!is_secret_name(name), "{name}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Git as Minke starts it: found outside every workspace, without the set-up of a person or of a repository.
+//! Starts git: a binary outside every workspace, isolated from the user's and the repository's configuration.
 //!
-//! Here: the program, its environment, the settings that turn code of a repository off, running it to its end.
-//! Elsewhere: what it is used for (`clone`, the tour).
-//! A repository's configuration can name programs in many keys, and git has no switch that ignores it. Each call
-//! therefore overrides the keys with a fixed name, and those with a name of the repository's own choice (`filter.NAME`,
-//! `hook.NAME` …) are read first and overridden one by one.
+//! Here: the program, its environment, the settings that disable a repository's programs, running it to its end.
+//! Elsewhere: the callers (`clone`, the tour).
+//! Many configuration keys of a repository name programs, and git has no option that ignores it. Each call therefore
+//! overrides the keys with a fixed name. Keys with a name of the repository's choice (`filter.NAME`, `hook.NAME` …) are
+//! read first and overridden one by one.
 //! Invariant: no program that a repository names is run (`nothing_of_the_workspace_runs`).
 
 use std::collections::BTreeSet;
@@ -16,24 +16,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use minke_programs::{Lookup, ProgramError};
+use minke_programs::{ProgramError, ProgramLookup};
 use rustix::process::{Pid, Signal, kill_process_group};
 use thiserror::Error;
 
-/// A checkout of a large tree takes a while; one that takes this long hangs.
-const GIT_WAIT: Duration = Duration::from_secs(120);
-/// How often git is looked at meanwhile.
-const GIT_RETRY: Duration = Duration::from_millis(2);
-/// What is kept of git's output, each of both.
-const GIT_BYTES: u64 = 1024 * 1024;
-/// The keys of a repository that are overridden at most; a configuration with more is refused.
-const OVERRIDES: usize = 512;
+/// The timeout of a git command. A checkout of a large tree takes a while.
+const GIT_TIMEOUT: Duration = Duration::from_secs(120);
+/// The interval at which the git process is polled.
+const GIT_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// The size limit of each stored output.
+const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
+/// The most overridden keys; a configuration with more is rejected.
+const MAX_OVERRIDES: usize = 512;
 
-/// Variables of this process that git is given.
-const PASSED: [&str; 2] = ["HOME", "XDG_CONFIG_HOME"];
+/// Variables that git inherits from this process.
+const PASSED_VARIABLES: [&str; 2] = ["HOME", "XDG_CONFIG_HOME"];
 
-/// Keys with a fixed name, and what they are set to.
-const PLAIN: [&str; 22] = [
+/// Overrides of keys with a fixed name.
+const FIXED_OVERRIDES: [&str; 22] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.attributesFile=/dev/null",
@@ -58,15 +58,15 @@ const PLAIN: [&str; 22] = [
     "init.defaultBranch=main",
 ];
 
-/// Variables that say the same to programs that git starts itself.
-const VARIABLES: [(&str, &str); 14] = [
+/// Variables with the same effect for programs that git starts itself.
+const GIT_VARIABLES: [(&str, &str); 14] = [
     ("LC_ALL", "C"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_ATTR_NOSYSTEM", "1"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_OPTIONAL_LOCKS", "0"),
-    // No object is fetched from elsewhere: a promisor remote may name a program in its address.
+    // No object is fetched: the address of a promisor remote may name a program.
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_PROTOCOL_FROM_USER", "0"),
@@ -77,87 +77,100 @@ const VARIABLES: [(&str, &str); 14] = [
     ("GIT_SSH_COMMAND", "false"),
 ];
 
-/// Git, found and with the overrides that its repository needs.
+/// The git program, with the overrides for its repository.
 #[derive(Debug, Clone)]
-pub struct Git {
+pub struct GitProgram {
     program: PathBuf,
-    /// `PATH` as git and its own programs have it.
+    /// `PATH` for git and its own programs.
     path: OsString,
     overrides: Vec<(OsString, &'static str)>,
 }
 
-/// Git did not do what it was told.
+/// Why git could not be run.
 #[derive(Debug, Error)]
 pub enum GitError {
-    #[error("cannot start git: {0}")]
+    #[error("could not start git: {0}")]
     Missing(#[from] ProgramError),
-    #[error("cannot start {}: {source}", .program.display())]
+    #[error("could not start {}: {source}", .program.display())]
     Start { program: PathBuf, source: io::Error },
-    #[error("git did not {what} {} within {} s", .path.display(), GIT_WAIT.as_secs())]
-    Slow { what: &'static str, path: PathBuf },
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("git could not {what} {} within {} s", .path.display(), GIT_TIMEOUT.as_secs())]
+    TimedOut { what: &'static str, path: PathBuf },
+    #[error("could not {what} {}: {source}", .path.display())]
     Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error(
-        "the git configuration of {} has more than {OVERRIDES} keys that name programs, or more than {GIT_BYTES} bytes",
+        "could not use git in {}: its configuration has more than {MAX_OVERRIDES} keys that name programs, or more than \
+         {MAX_OUTPUT_BYTES} bytes",
         .path.display()
     )]
-    TooMuch { path: PathBuf },
+    TooManyOverrides { path: PathBuf },
 }
 
-impl Git {
-    /// Git as it is found outside these workspaces.
-    pub fn find<W: AsRef<Path>>(workspaces: impl IntoIterator<Item = W>) -> Result<Git, GitError> {
-        let lookup = Lookup::new(workspaces);
-        Ok(Git { program: lookup.find("git")?, path: lookup.path(), overrides: Vec::new() })
+impl GitProgram {
+    /// Finds git outside these workspaces.
+    pub fn find_outside<W: AsRef<Path>>(
+        workspaces: impl IntoIterator<Item = W>,
+    ) -> Result<GitProgram, GitError> {
+        let lookup = ProgramLookup::new(workspaces);
+        Ok(GitProgram {
+            program: lookup.find_program("git")?,
+            path: lookup.search_path(),
+            overrides: Vec::new(),
+        })
     }
 
-    /// The same with every key overridden by which the configuration of a repository names a program under a name of its
-    /// own. A directory that is in no repository needs none.
-    pub fn for_repository(mut self, dir: &Path) -> Result<Git, GitError> {
-        let mut command = self.command(dir);
+    /// Adds overrides for all keys with which the repository's configuration names programs under names of its own. A
+    /// directory outside a repository needs none.
+    pub fn for_repository(mut self, dir: &Path) -> Result<GitProgram, GitError> {
+        let mut command = self.command_in(dir);
         command.args(["config", "--list", "--name-only", "--includes", "-z"]);
-        let done = finish(&mut command, "read the configuration of", dir)?;
-        if done.out.len() as u64 >= GIT_BYTES {
-            return Err(GitError::TooMuch { path: dir.to_owned() });
+        let done = run_to_end(&mut command, "read the configuration of", dir)?;
+        if done.stdout.len() as u64 >= MAX_OUTPUT_BYTES {
+            return Err(GitError::TooManyOverrides { path: dir.to_owned() });
         }
-        let keys: BTreeSet<&[u8]> = done.out.split(|byte| *byte == 0).collect();
-        let found =
-            keys.into_iter().filter_map(|key| Some((OsStr::from_bytes(key).to_owned(), harmless(key)?)));
-        self.overrides = found.take(OVERRIDES + 1).collect();
-        if self.overrides.len() > OVERRIDES {
-            return Err(GitError::TooMuch { path: dir.to_owned() });
+        let keys: BTreeSet<&[u8]> = done.stdout.split(|byte| *byte == 0).collect();
+        let found = keys
+            .into_iter()
+            .filter_map(|key| Some((OsStr::from_bytes(key).to_owned(), override_value(key)?)));
+        self.overrides = found.take(MAX_OVERRIDES + 1).collect();
+        if self.overrides.len() > MAX_OVERRIDES {
+            return Err(GitError::TooManyOverrides { path: dir.to_owned() });
         }
         Ok(self)
     }
 
-    /// A command in a directory.
-    pub fn command(&self, dir: &Path) -> Command {
-        let mut command = minke_programs::command(&self.program);
+    /// Returns a git command for a directory.
+    pub fn command_in(&self, dir: &Path) -> Command {
+        let mut command = minke_programs::program_command(&self.program);
         command.env_clear().env("PATH", &self.path);
-        for name in PASSED {
+        for name in PASSED_VARIABLES {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
         }
-        command.envs(VARIABLES).env("GIT_CONFIG_COUNT", self.overrides.len().to_string());
+        command.envs(GIT_VARIABLES).env("GIT_CONFIG_COUNT", self.overrides.len().to_string());
         for (at, (key, value)) in self.overrides.iter().enumerate() {
             command.env(format!("GIT_CONFIG_KEY_{at}"), key).env(format!("GIT_CONFIG_VALUE_{at}"), value);
         }
-        command.arg("--no-pager").args(PLAIN.iter().flat_map(|set| ["-c", set]));
+        command.arg("--no-pager").args(FIXED_OVERRIDES.iter().flat_map(|set| ["-c", set]));
         command.arg("-C").arg(dir);
         command
     }
 
     /// Runs git to its end.
-    pub(crate) fn run(&self, dir: &Path, what: &'static str, args: &[&str]) -> Result<Done, GitError> {
-        finish(self.command(dir).args(args), what, dir)
+    pub(crate) fn run_git(
+        &self,
+        dir: &Path,
+        what: &'static str,
+        args: &[&str],
+    ) -> Result<GitOutput, GitError> {
+        run_to_end(self.command_in(dir).args(args), what, dir)
     }
 }
 
-/// What overrides a key that names a program under a name of the repository's own; `None` for every other key.
-fn harmless(key: &[u8]) -> Option<&'static str> {
-    let (section, rest) = split(key, |at| at.iter().position(|byte| *byte == b'.'))?;
-    let (_, name) = split(rest, |at| at.iter().rposition(|byte| *byte == b'.'))?;
+/// Returns the override for a key that names a program under a name of the repository's choice, else `None`.
+fn override_value(key: &[u8]) -> Option<&'static str> {
+    let (section, rest) = split_record(key, |at| at.iter().position(|byte| *byte == b'.'))?;
+    let (_, name) = split_record(rest, |at| at.iter().rposition(|byte| *byte == b'.'))?;
     let (section, name) = (section.to_ascii_lowercase(), name.to_ascii_lowercase());
     Some(match (section.as_slice(), name.as_slice()) {
         (b"filter", b"clean" | b"smudge" | b"process") => "",
@@ -180,54 +193,60 @@ fn harmless(key: &[u8]) -> Option<&'static str> {
     })
 }
 
-fn split(text: &[u8], at: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8], &[u8])> {
+fn split_record(text: &[u8], at: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8], &[u8])> {
     let at = at(text)?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
-/// How git ended.
-pub(crate) struct Done {
+/// The exit status and output of git.
+pub(crate) struct GitOutput {
     pub(crate) status: ExitStatus,
-    pub(crate) out: Vec<u8>,
-    err: String,
+    pub(crate) stdout: Vec<u8>,
+    stderr: String,
 }
 
-impl Done {
-    /// What git says is wrong, on one line.
-    pub(crate) fn said(&self) -> String {
+impl GitOutput {
+    /// Returns git's error message on one line.
+    pub(crate) fn error_line(&self) -> String {
         let said =
-            self.err.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+            self.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
         if said.is_empty() { self.status.to_string() } else { said }
     }
 
-    /// Its output without the end of the last line.
-    pub(crate) fn line(&self) -> &OsStr {
-        OsStr::from_bytes(self.out.strip_suffix(b"\n").unwrap_or(&self.out))
+    /// Returns the output without the last line break.
+    pub(crate) fn trimmed_output(&self) -> &OsStr {
+        OsStr::from_bytes(self.stdout.strip_suffix(b"\n").unwrap_or(&self.stdout))
     }
 
-    pub(crate) fn text(&self) -> String {
-        self.line().to_string_lossy().into_owned()
+    pub(crate) fn stdout_text(&self) -> String {
+        self.trimmed_output().to_string_lossy().into_owned()
     }
 }
 
-/// Runs git to its end, its group killed if it takes too long.
-pub(crate) fn finish(command: &mut Command, what: &'static str, on: &Path) -> Result<Done, GitError> {
+/// Runs git to its end. After the timeout, its process group is killed.
+pub(crate) fn run_to_end(
+    command: &mut Command,
+    what: &'static str,
+    on: &Path,
+) -> Result<GitOutput, GitError> {
     let io = |source| GitError::Io { what, path: on.to_owned(), source };
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = |source, command: &Command| GitError::Start { program: command.get_program().into(), source };
     let mut child = command.spawn().map_err(|e| start(e, command))?;
-    let out = hear(child.stdout.take());
-    let err = hear(child.stderr.take());
-    match wait(&mut child).map_err(io)? {
-        Some(status) => {
-            Ok(Done { status, out: heard(out), err: String::from_utf8_lossy(&heard(err)).into_owned() })
-        }
-        None => Err(GitError::Slow { what, path: on.to_owned() }),
+    let out = spawn_reader(child.stdout.take());
+    let err = spawn_reader(child.stderr.take());
+    match wait_with_timeout(&mut child).map_err(io)? {
+        Some(status) => Ok(GitOutput {
+            status,
+            stdout: join_reader(out),
+            stderr: String::from_utf8_lossy(&join_reader(err)).into_owned(),
+        }),
+        None => Err(GitError::TimedOut { what, path: on.to_owned() }),
     }
 }
 
-fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
-    let until = Instant::now() + GIT_WAIT;
+fn wait_with_timeout(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + GIT_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -237,25 +256,25 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
             child.wait()?;
             return Ok(None);
         }
-        std::thread::sleep(GIT_RETRY);
+        std::thread::sleep(GIT_POLL_INTERVAL);
     }
 }
 
-type Hearing = std::thread::JoinHandle<Vec<u8>>;
+type ReaderHandle = std::thread::JoinHandle<Vec<u8>>;
 
-/// Reads a pipe to its end, so that git never blocks on it, and keeps its beginning.
-fn hear(pipe: Option<impl Read + Send + 'static>) -> Option<Hearing> {
+/// Reads a pipe to its end, so that git never blocks on it. Keeps the beginning.
+fn spawn_reader(pipe: Option<impl Read + Send + 'static>) -> Option<ReaderHandle> {
     let mut pipe = pipe?;
     Some(std::thread::spawn(move || {
         let mut kept = Vec::new();
-        // What cannot be read was not said; how git ended is known without it.
-        drop(pipe.by_ref().take(GIT_BYTES).read_to_end(&mut kept));
+        // A read error is ignored; the exit status says whether git failed.
+        drop(pipe.by_ref().take(MAX_OUTPUT_BYTES).read_to_end(&mut kept));
         drop(io::copy(&mut pipe, &mut io::sink()));
         kept
     }))
 }
 
-fn heard(hearing: Option<Hearing>) -> Vec<u8> {
+fn join_reader(hearing: Option<ReaderHandle>) -> Vec<u8> {
     hearing.and_then(|hearing| hearing.join().ok()).unwrap_or_default()
 }
 
@@ -282,12 +301,12 @@ mod tests {
             "protocol.ext.allow",
             "trailer.t.cmd",
         ] {
-            assert!(harmless(key.as_bytes()).is_some(), "{key}");
+            assert!(override_value(key.as_bytes()).is_some(), "{key}");
         }
         for key in
             ["", "core", "core.bare", "user.name", "remote.origin.url", "branch.main.merge", "filter.x", "."]
         {
-            assert_eq!(harmless(key.as_bytes()), None, "{key}");
+            assert_eq!(override_value(key.as_bytes()), None, "{key}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Exec: runs processes inside a fence, hears them, and ends their whole tree.
+//! Exec: runs processes in a sandbox, collects their output, and ends their whole process tree.
 //!
-//! Here: the fence compiled from a scope (`fence`), commands with their output (`command`), the pod's proxy (`proxy`),
-//! clones of a workspace (`clone`).
-//! Elsewhere: which fence an action needs (`policy`), what a shell line means to a model (`tools`).
+//! Here: the sandbox compiled from a scope (`sandbox`), commands and their output (`command`), the pod's proxy
+//! (`proxy`), clones of a workspace (`clone`).
+//! Elsewhere: which sandbox an action needs (`policy`), how the model's shell lines are handled (`tools`).
 
 mod env;
-pub use env::names_a_secret;
-pub mod fence;
+pub use env::is_secret_name;
+mod backend_cache;
 mod limits;
-mod memory;
 pub mod probe;
+pub mod sandbox;
 
 pub mod address;
 pub mod proxy;

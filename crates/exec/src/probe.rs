@@ -1,7 +1,7 @@
-//! The probe: which tiers work on this machine, each tried for real.
+//! Probes which backends work on this machine by running a command in each.
 //!
-//! Here: trying, and what the kernel says about itself. Elsewhere: which tier a pod then takes (`driver`), how it is
-//! shown (`minke doctor`). A tier works when a command wrote where it may and could not where it may not.
+//! Here: the trial, and facts about the kernel. Elsewhere: which backend a pod uses (`driver`), how the report is shown
+//! (`minke doctor`). A backend works if a command can write inside its scope and cannot write or read outside.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,106 +11,119 @@ use std::path::{Path, PathBuf};
 
 use std::time::{Duration, Instant};
 
-use minke_policy::Tier;
+use minke_policy::SandboxBackend;
 use minke_record::Scope;
 
-use crate::fence::{
-    EnvRules, Exit, Fence, FenceSpec, Helper, Limits, Network, PodDirs, Start, landlock_abi, system_bwrap,
+use crate::sandbox::{
+    CommandLimits, EnvRules, HelperBinary, NetworkAccess, PodDirs, ProcessExit, Sandbox, SandboxCommand,
+    SandboxSpec, landlock_abi, system_bubblewrap,
 };
 
-/// What this machine offers.
+/// The result of a probe of this machine.
 #[derive(Debug, Clone)]
-pub struct Report {
-    pub tiers: Vec<TierReport>,
-    /// The one that a pod takes.
-    pub best: Tier,
+pub struct ProbeReport {
+    pub backends: Vec<BackendReport>,
+    /// The backend that a pod uses.
+    pub best: SandboxBackend,
     pub kernel: String,
     /// 0 without Landlock.
     pub landlock_abi: u32,
-    /// Whether this user may make user namespaces, as far as the kernel's settings tell; with the setting that speaks
-    /// against it.
+    /// Whether this user may create user namespaces according to the kernel settings; the error names the setting that
+    /// prevents it.
     pub user_namespaces: Result<(), String>,
     pub seccomp: bool,
-    /// The system's own helper, if it has one.
+    /// The path of bubblewrap, if it is installed.
     pub bwrap: Option<PathBuf>,
 }
 
-/// One tier, tried.
+/// The result for one backend.
 #[derive(Debug, Clone)]
-pub struct TierReport {
-    pub tier: Tier,
+pub struct BackendReport {
+    pub backend: SandboxBackend,
     pub works: bool,
-    /// What was seen, or what failed.
+    /// The observed result or the error.
     pub why: String,
     pub took: Duration,
 }
 
-/// Tiers from the strongest to the weakest that holds anything.
-const TRIED: [Tier; 4] = [Tier::A, Tier::APrime, Tier::B, Tier::C];
-/// How long one try may take. It takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Backends from the strongest to the weakest.
+const CANDIDATES: [SandboxBackend; 4] = [
+    SandboxBackend::Namespaces,
+    SandboxBackend::Bubblewrap,
+    SandboxBackend::Landlock,
+    SandboxBackend::Seatbelt,
+];
+/// The timeout of one trial, which takes milliseconds.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Tries every tier.
-pub fn probe() -> Report {
-    probe_with(&Helper::default())
+/// Tries every backend.
+pub fn probe_backends() -> ProbeReport {
+    probe_backends_with(&HelperBinary::default())
 }
 
-/// The same with another helper, for tests.
-pub fn probe_with(helper: &Helper) -> Report {
-    let tiers: Vec<TierReport> =
-        TRIED.iter().map(|tier| try_tier(helper, *tier, &std::env::temp_dir())).collect();
-    let best = tiers.iter().find(|report| report.works).map_or(Tier::D, |report| report.tier);
-    Report {
-        tiers,
+/// Tries every backend with another helper, for tests.
+pub fn probe_backends_with(helper: &HelperBinary) -> ProbeReport {
+    let backends: Vec<BackendReport> =
+        CANDIDATES.iter().map(|backend| try_backend(helper, *backend, &std::env::temp_dir())).collect();
+    let best = backends
+        .iter()
+        .find(|report| report.works)
+        .map_or(SandboxBackend::Unavailable, |report| report.backend);
+    ProbeReport {
+        backends,
         best,
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         landlock_abi: landlock_abi(),
-        user_namespaces: user_namespaces(),
+        user_namespaces: check_user_namespaces(),
         seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
-        bwrap: system_bwrap(),
+        bwrap: system_bubblewrap(),
     }
 }
 
-/// The strongest tier that works: what a pod takes at its start. Stops at the first.
-pub fn best_tier() -> Tier {
-    best_tier_with(&Helper::default())
+/// Returns the strongest backend that works; the trials stop at the first.
+pub fn best_backend() -> SandboxBackend {
+    best_backend_with(&HelperBinary::default())
 }
 
-/// The same with another helper.
-pub fn best_tier_with(helper: &Helper) -> Tier {
-    best_tier_in(helper, &std::env::temp_dir())
+/// Like `best_backend`, with another helper.
+pub fn best_backend_with(helper: &HelperBinary) -> SandboxBackend {
+    best_backend_in(helper, &std::env::temp_dir())
 }
 
-/// The same in a directory of our own, where what others left who were killed while they tried is cleared away.
-pub fn best_tier_in(helper: &Helper, dir: &Path) -> Tier {
-    sweep(dir);
-    TRIED.into_iter().find(|tier| try_tier(helper, *tier, dir).works).unwrap_or(Tier::D)
+/// Like `best_backend`, in the given directory. Also removes trial directories of killed processes.
+pub fn best_backend_in(helper: &HelperBinary, dir: &Path) -> SandboxBackend {
+    remove_old_trials(dir);
+    CANDIDATES
+        .into_iter()
+        .find(|backend| try_backend(helper, *backend, dir).works)
+        .unwrap_or(SandboxBackend::Unavailable)
 }
 
-/// What a pod takes at its start: the strongest tier that works, remembered in its runtime directory from an earlier start
-/// in the same circumstances, or tried now and remembered. Only fences that hold the whole scope are remembered: a memory
-/// that is wrong lets no command run, and cannot weaken a fence.
-pub fn known_tier_in(helper: &Helper, dir: &Path) -> Tier {
-    if let Some(tier) = crate::memory::recall(helper, dir) {
-        return tier;
+/// Returns the backend for a starting pod: the cached one from the runtime directory if its fingerprint matches,
+/// otherwise the result of a trial, which is then cached. Only backends that enforce the whole scope are cached. A
+/// wrong cache lets no command run, but cannot weaken a sandbox.
+pub fn cached_backend_in(helper: &HelperBinary, dir: &Path) -> SandboxBackend {
+    if let Some(backend) = crate::backend_cache::load_backend(helper, dir) {
+        return backend;
     }
-    let tier = best_tier_in(helper, dir);
-    remember_in(helper, dir, tier);
+    let tier = best_backend_in(helper, dir);
+    cache_backend_in(helper, dir, tier);
     tier
 }
 
-/// Remembers what a full probe has just found, in place of what was remembered before.
-pub fn remember_in(helper: &Helper, dir: &Path, tier: Tier) {
-    // What cannot be written down is tried again by the next.
-    let _tried_again = crate::memory::remember(helper, dir, tier);
+/// Replaces the cache by the result of a full probe.
+pub fn cache_backend_in(helper: &HelperBinary, dir: &Path, backend: SandboxBackend) {
+    // If it cannot be stored, the next process probes again.
+    let _tried_again = crate::backend_cache::store_backend(helper, dir, backend);
 }
 
-/// Removes grounds whose process is gone. What cannot be removed is tried again by the next.
-fn sweep(dir: &Path) {
+/// Removes trial directories whose process has exited. One that cannot be removed is retried by the next process.
+fn remove_old_trials(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid =
-            name.to_str().and_then(|name| name.strip_prefix(GROUND)?.split('-').next()?.parse::<u32>().ok());
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(TRIAL_DIR_PREFIX)?.split('-').next()?.parse::<u32>().ok());
         let ours = entry
             .metadata()
             .is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw());
@@ -122,31 +135,32 @@ fn sweep(dir: &Path) {
     }
 }
 
-fn try_tier(helper: &Helper, tier: Tier, dir: &Path) -> TierReport {
+fn try_backend(helper: &HelperBinary, backend: SandboxBackend, dir: &Path) -> BackendReport {
     let begun = Instant::now();
-    let tried = attempt(helper, tier, dir);
+    let tried = run_trial(helper, backend, dir);
     let (works, why) = match tried {
         Ok(()) => (true, "a command wrote inside and could not write or read outside".to_owned()),
         Err(why) => (false, why),
     };
-    TierReport { tier, works, why, took: begun.elapsed() }
+    BackendReport { backend, works, why, took: begun.elapsed() }
 }
 
-/// How the directories are called in which a tier is tried.
-const GROUND: &str = "minke-probe-";
+/// The name prefix of trial directories.
+const TRIAL_DIR_PREFIX: &str = "minke-probe-";
 
-/// A directory that is removed with what is in it.
-struct Ground(PathBuf);
+/// A directory that is removed on drop.
+struct TrialDirectory(PathBuf);
 
-impl Ground {
-    fn new(dir: &Path) -> io::Result<Ground> {
+impl TrialDirectory {
+    fn new(dir: &Path) -> io::Result<TrialDirectory> {
         use std::os::unix::fs::DirBuilderExt;
-        // Random, because numbers of processes come again and names in a shared directory can be taken by others.
+        // Random, because process ids are reused and others could occupy names in a shared directory.
         let random = RandomState::new().build_hasher().finish();
-        let path = dir.canonicalize()?.join(format!("{GROUND}{}-{random:016x}", std::process::id()));
-        // Not there yet, and nobody else's: or it is an error.
+        let path =
+            dir.canonicalize()?.join(format!("{TRIAL_DIR_PREFIX}{}-{random:016x}", std::process::id()));
+        // Must not exist yet; otherwise this is an error.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let ground = Ground(path);
+        let ground = TrialDirectory(path);
         for name in ["work", "tmp", "output", "outside"] {
             std::fs::create_dir(ground.0.join(name))?;
         }
@@ -155,61 +169,64 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for TrialDirectory {
     fn drop(&mut self) {
-        // What cannot be removed lies in the temporary directory, which is where such things may lie.
+        // If removal fails, the files stay in the temporary directory.
         let _left = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Writes inside; fails if it can write or read outside.
-const TRY: &str = r#"echo in > "$1/work/in" || exit 2
+/// Writes inside the scope; exits with an error if it can write or read outside.
+const TRIAL_SCRIPT: &str = r#"echo in > "$1/work/in" || exit 2
 (echo out > "$1/outside/out") 2>/dev/null && exit 3
 (cat "$1/outside/secret") >/dev/null 2>&1 && exit 4
 exit 0"#;
 
-fn attempt(helper: &Helper, tier: Tier, dir: &Path) -> Result<(), String> {
-    let ground = Ground::new(dir).map_err(|error| format!("no temporary directory to try in: {error}"))?;
+fn run_trial(helper: &HelperBinary, backend: SandboxBackend, dir: &Path) -> Result<(), String> {
+    let ground = TrialDirectory::new(dir)
+        .map_err(|error| format!("could not create a temporary directory: {error}"))?;
     let at = |name: &str| ground.0.join(name);
-    let text =
-        |path: &Path| path.to_str().map(str::to_owned).ok_or("the temporary directory has no plain name");
-    let spec = FenceSpec {
-        scope: Scope::write(text(&at("work"))?),
+    let text = |path: &Path| {
+        path.to_str().map(str::to_owned).ok_or("the temporary directory has a name that is not UTF-8")
+    };
+    let spec = SandboxSpec {
+        scope: Scope::writable(text(&at("work"))?),
         read_only: false,
-        dirs: PodDirs { tmp: at("tmp"), output: at("output"), fences: at("fences"), writable_tmp: true },
+        dirs: PodDirs { tmp: at("tmp"), output: at("output"), lock_file: at("fences"), writable_tmp: true },
         masked: Vec::new(),
         lifted: Vec::new(),
-        findings: crate::fence::Findings::default(),
-        network: Network::Off,
+        findings: crate::sandbox::ScopeFindings::default(),
+        network: NetworkAccess::Off,
         env: EnvRules::default(),
     };
     let nothing = || File::options().read(true).write(true).open("/dev/null").map_err(|e| e.to_string());
     let root = text(&ground.0)?;
-    let argv = ["/bin/sh", "-c", TRY, "sh", &root];
-    let start = Start {
+    let argv = ["/bin/sh", "-c", TRIAL_SCRIPT, "sh", &root];
+    let start = SandboxCommand {
         argv: argv.iter().map(Into::into).collect(),
         cwd: at("work"),
         stdin: nothing()?.into(),
         stdout: nothing()?.into(),
         stderr: nothing()?.into(),
         tty: false,
-        limits: Limits::default(),
+        limits: CommandLimits::default(),
     };
-    let fence = Fence::compile(tier, &spec).map_err(|error| error.to_string())?;
-    let mut started = fence.with_helper(helper.clone()).start(start).map_err(|error| error.to_string())?;
-    let exit = started.wait_blocking(PATIENCE).map_err(|error| error.to_string())?;
+    let fence = Sandbox::compile_spec(backend, &spec).map_err(|error| error.to_string())?;
+    let mut started =
+        fence.with_helper(helper.clone()).start_command(start).map_err(|error| error.to_string())?;
+    let exit = started.wait_blocking(TRIAL_TIMEOUT).map_err(|error| error.to_string())?;
     match exit {
-        Exit::Code(0) if at("outside/out").exists() => Err("a command wrote outside".to_owned()),
-        Exit::Code(0) => Ok(()),
-        Exit::Code(2) => Err("a command could not write where it may".to_owned()),
-        Exit::Code(3) => Err("a command wrote outside".to_owned()),
-        Exit::Code(4) => Err("a command read outside".to_owned()),
+        ProcessExit::Code(0) if at("outside/out").exists() => Err("a command wrote outside".to_owned()),
+        ProcessExit::Code(0) => Ok(()),
+        ProcessExit::Code(2) => Err("a command could not write inside its scope".to_owned()),
+        ProcessExit::Code(3) => Err("a command wrote outside".to_owned()),
+        ProcessExit::Code(4) => Err("a command read outside".to_owned()),
         other => Err(format!("a command ended unexpectedly ({other:?})")),
     }
 }
 
-/// Settings of kernels and distributions that switch user namespaces off.
-fn user_namespaces() -> Result<(), String> {
+/// Checks the settings of kernels and distributions that disable user namespaces.
+fn check_user_namespaces() -> Result<(), String> {
     let setting = |name: &str| {
         let text = std::fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
         text.trim().parse::<u64>().ok()
@@ -224,7 +241,7 @@ fn user_namespaces() -> Result<(), String> {
         }
     }
     if !Path::new("/proc/self/ns/user").exists() {
-        return Err("this kernel has none".to_owned());
+        return Err("this kernel has no user namespaces".to_owned());
     }
     Ok(())
 }

@@ -1,17 +1,17 @@
-//! The pod's proxy: the only way from a fence to the network, if a person granted hosts (`sandbox.network`).
+//! The pod's proxy: the only network access of a sandbox, if the user granted hosts (`sandbox.network`).
 //!
-//! Here: its socket, its connections and their limits. Beneath: what a request says (`head`), its body (`body`), one
-//! connection from its head to its end (`exchange`), the bytes that were carried (`carry`). Elsewhere: which hosts and
-//! addresses (`address`), how a fence reaches the socket (`fence`), who writes down the tallies (`driver`).
-//! Invariant: a host is read once, asked for once and dialled where it was checked
-//! (`a_rebinding_resolver_is_asked_once`); nothing but the one request of a connection reaches a server
-//! (`a_second_request_in_the_same_bytes_goes_nowhere`); every connection that asked for something is told
+//! Here: its socket, its connections and their limits. In this folder: parsing requests (`head`), request bodies
+//! (`body`), one connection (`exchange`), copying and counting bytes (`relay`). Elsewhere: hosts and addresses
+//! (`address`), how a sandbox reaches the socket (`sandbox`), where tallies are logged (`driver`).
+//! Invariants: a host is parsed once, resolved once, and connected to at the checked address
+//! (`a_rebinding_resolver_is_asked_once`); only one request of a connection reaches a server
+//! (`a_second_request_in_the_same_bytes_goes_nowhere`); every connection with a request is reported
 //! (`every_request_is_told_with_its_bytes`).
 
 mod body;
-mod carry;
 mod exchange;
 mod head;
+mod relay;
 
 use std::fs;
 use std::io;
@@ -24,32 +24,32 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::address::{HostRules, Outside};
+use crate::address::{Dialer, HostRules};
 
-/// How long the proxy rests when the machine has no descriptor left for another connection.
-const BREATH: Duration = Duration::from_millis(50);
-/// Only the pod's own user speaks to it.
+/// How long the proxy pauses when no descriptor is left for another connection.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+/// Only the pod's own user may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// What a proxy lets pass, and how it gets there.
+/// The settings of a proxy.
 pub struct ProxySettings {
     pub rules: HostRules,
-    pub outside: Outside,
+    pub dialer: Dialer,
     pub limits: ProxyLimits,
-    /// Hears of every connection that asked for something, when it is over. Must not wait.
-    pub tell: Arc<dyn Fn(Tally) + Send + Sync>,
+    /// Called when a connection with a request has ended. Must not block.
+    pub on_closed: Arc<dyn Fn(ConnectionTally) + Send + Sync>,
 }
 
-/// How much and how long.
+/// Limits of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyLimits {
-    /// Connections at once: package managers open some dozens.
+    /// Connections at once: package managers open dozens.
     pub connections: usize,
-    /// The longest that a request may take to say what it wants.
+    /// The timeout for receiving the head of a request.
     pub head: Duration,
-    /// The longest without a byte in either direction.
+    /// The timeout without a byte in either direction.
     pub idle: Duration,
-    /// The longest of all.
+    /// The total timeout.
     pub total: Duration,
 }
 
@@ -64,58 +64,58 @@ impl Default for ProxyLimits {
     }
 }
 
-/// What a connection came to.
+/// The report of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tally {
-    /// The host as it was understood; empty if the request did not get as far as naming one.
+pub struct ConnectionTally {
+    /// The parsed host; empty if the request did not name one.
     pub host: String,
     pub port: u16,
     /// Bytes to the host.
     pub up: u64,
     /// Bytes from the host.
     pub down: u64,
-    /// Whether rules and address let it pass.
+    /// Whether rules and address allowed it.
     pub allowed: bool,
-    /// Why not, or how it ended.
+    /// Why it was refused, or how it ended.
     pub why: String,
 }
 
-/// A proxy that listens. Dropping it ends it with all its connections.
+/// A listening proxy. Dropping it ends all its connections.
 pub struct Proxy {
     socket: PathBuf,
-    /// Device and inode of our socket: another proxy may have taken the path since.
+    /// Device and inode of the socket, because another proxy may have replaced it.
     identity: (u64, u64),
     stop: Option<oneshot::Sender<()>>,
-    listening: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// Listens on a socket at this path, whose directory is the pod's own. What stands there from an earlier life is
-    /// replaced. Needs a running runtime.
-    pub fn start(socket: &Path, settings: ProxySettings) -> io::Result<Proxy> {
-        let (listener, identity) = listen(socket).map_err(|e| {
-            let what = format!("cannot open the proxy's socket {}: {e}", socket.display());
+    /// Listens on a socket at this path, in a directory of the pod. Replaces a socket of an earlier process. Requires a
+    /// tokio runtime.
+    pub fn start_proxy(socket: &Path, settings: ProxySettings) -> io::Result<Proxy> {
+        let (listener, identity) = bind_socket(socket).map_err(|e| {
+            let what = format!("could not open the proxy's socket {}: {e}", socket.display());
             io::Error::new(e.kind(), what)
         })?;
         let (stop, stopped) = oneshot::channel();
-        let listening = tokio::spawn(serve(listener, Arc::new(settings), stopped));
-        Ok(Proxy { socket: socket.to_owned(), identity, stop: Some(stop), listening })
+        let accept_task = tokio::spawn(accept_connections(listener, Arc::new(settings), stopped));
+        Ok(Proxy { socket: socket.to_owned(), identity, stop: Some(stop), accept_task })
     }
 
-    pub fn socket(&self) -> &Path {
+    pub fn socket_path(&self) -> &Path {
         &self.socket
     }
 
-    /// Ends every connection, tells what they came to, and takes the socket away.
-    pub async fn stop(mut self) {
+    /// Ends and reports every connection, and removes the socket.
+    pub async fn stop_proxy(mut self) {
         drop(self.stop.take());
-        // A panic in it has already been told by whoever hears panics.
-        let _ = (&mut self.listening).await;
+        // The panic hook has already reported a panic in it.
+        let _ = (&mut self.accept_task).await;
     }
 
     fn remove_socket(&self) {
-        // Removed only while it is still ours; if that cannot be said or done, the next start replaces it.
-        if fs::symlink_metadata(&self.socket).is_ok_and(|found| identity(&found) == self.identity) {
+        // Removed only if it is still this proxy's socket. If that fails, the next start replaces it.
+        if fs::symlink_metadata(&self.socket).is_ok_and(|found| file_identity(&found) == self.identity) {
             let _ = fs::remove_file(&self.socket);
         }
     }
@@ -123,17 +123,17 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.listening.abort();
+        self.accept_task.abort();
         self.remove_socket();
     }
 }
 
-fn identity(found: &fs::Metadata) -> (u64, u64) {
+fn file_identity(found: &fs::Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Binds beside the path and moves the socket there, so that nobody meets it before its mode is set.
-fn listen(socket: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+/// Binds a socket under a temporary name and renames it, so that no client connects before its mode is set.
+fn bind_socket(socket: &Path) -> io::Result<(UnixListener, (u64, u64))> {
     let beside = socket.with_extension("new");
     match fs::remove_file(&beside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -142,39 +142,43 @@ fn listen(socket: &Path) -> io::Result<(UnixListener, (u64, u64))> {
     let listener = std::os::unix::net::UnixListener::bind(&beside)?;
     listener.set_nonblocking(true)?;
     fs::set_permissions(&beside, fs::Permissions::from_mode(SOCKET_MODE))?;
-    let identity = identity(&fs::symlink_metadata(&beside)?);
+    let identity = file_identity(&fs::symlink_metadata(&beside)?);
     fs::rename(&beside, socket)?;
     Ok((UnixListener::from_std(listener)?, identity))
 }
 
-async fn serve(listener: UnixListener, settings: Arc<ProxySettings>, mut stopped: oneshot::Receiver<()>) {
+async fn accept_connections(
+    listener: UnixListener,
+    settings: Arc<ProxySettings>,
+    mut stopped: oneshot::Receiver<()>,
+) {
     let places = Arc::new(Semaphore::new(settings.limits.connections));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // Its sender is never used: whichever way it goes, it is over.
+            // A closed channel means stop; no value is sent.
             _ = &mut stopped => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((client, _)) if !is_ours(&client) => {}
+                Ok((client, _)) if !is_same_user(&client) => {}
                 Ok((client, _)) => match places.clone().try_acquire_owned() {
                     Ok(place) => {
                         let settings = settings.clone();
                         connections.spawn(async move {
-                            exchange::serve(client, &settings).await;
+                            exchange::serve_connection(client, &settings).await;
                             drop(place);
                         });
                     }
-                    Err(_) => exchange::turn_away(&client, &settings),
+                    Err(_) => exchange::reject_busy(&client, &settings),
                 },
-                Err(_) => tokio::time::sleep(BREATH).await,
+                Err(_) => tokio::time::sleep(ACCEPT_BACKOFF).await,
             },
         }
     }
     connections.shutdown().await;
 }
 
-/// Whether the other end is a process of the same user: nobody else has a business with this pod's network.
-fn is_ours(client: &UnixStream) -> bool {
+/// Whether the client is a process of the same user.
+fn is_same_user(client: &UnixStream) -> bool {
     client.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }

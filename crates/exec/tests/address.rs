@@ -1,4 +1,4 @@
-//! Addresses, hosts and rules: tables of what they are and of what was used to get around them elsewhere.
+//! Addresses, hosts and rules: tables with known bypasses of other programs.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,132 +6,132 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minke_exec::address::{
-    Authority, Host, HostRules, Kind, NotGranted, Outside, Resolve, Resolving, Unreachable,
+    AddressKind, Authority, DialError, Dialer, Host, HostNotGranted, HostResolver, HostRules, ResolveFuture,
 };
 use proptest::prelude::*;
 
-const ADDRESSES: &[(&str, Kind)] = &[
-    ("8.8.8.8", Kind::Public),
-    ("1.1.1.1", Kind::Public),
-    ("93.184.216.34", Kind::Public),
-    ("9.255.255.255", Kind::Public),
-    ("11.0.0.0", Kind::Public),
-    ("100.63.255.255", Kind::Public),
-    ("100.128.0.0", Kind::Public),
-    ("126.255.255.255", Kind::Public),
-    ("128.0.0.0", Kind::Public),
-    ("169.253.255.255", Kind::Public),
-    ("169.255.0.0", Kind::Public),
-    ("172.15.255.255", Kind::Public),
-    ("172.32.0.0", Kind::Public),
-    ("192.0.1.0", Kind::Public),
-    ("192.0.3.0", Kind::Public),
-    ("192.167.255.255", Kind::Public),
-    ("192.169.0.0", Kind::Public),
-    ("198.17.255.255", Kind::Public),
-    ("198.20.0.0", Kind::Public),
-    ("198.51.99.255", Kind::Public),
-    ("203.0.112.255", Kind::Public),
-    ("223.255.255.255", Kind::Public),
-    ("168.63.129.15", Kind::Public),
-    ("0.0.0.0", Kind::Unspecified),
-    ("0.0.0.1", Kind::Reserved),
-    ("0.255.255.255", Kind::Reserved),
-    ("10.0.0.0", Kind::Private),
-    ("10.255.255.255", Kind::Private),
-    ("172.16.0.0", Kind::Private),
-    ("172.31.255.255", Kind::Private),
-    ("192.168.0.0", Kind::Private),
-    ("192.168.255.255", Kind::Private),
-    ("100.64.0.0", Kind::Shared),
-    ("100.127.255.255", Kind::Shared),
-    ("127.0.0.0", Kind::Loopback),
-    ("127.0.0.1", Kind::Loopback),
-    ("127.255.255.254", Kind::Loopback),
-    ("169.254.0.1", Kind::LinkLocal),
-    ("169.254.255.255", Kind::LinkLocal),
-    ("169.254.169.254", Kind::Metadata),
-    ("169.254.170.2", Kind::Metadata),
-    ("100.100.100.200", Kind::Metadata),
-    ("192.0.0.192", Kind::Metadata),
-    ("168.63.129.16", Kind::Metadata),
-    ("192.0.0.1", Kind::Reserved),
-    ("192.0.0.171", Kind::Reserved),
-    ("192.88.99.1", Kind::Reserved),
-    ("192.0.2.7", Kind::Documentation),
-    ("198.51.100.7", Kind::Documentation),
-    ("203.0.113.7", Kind::Documentation),
-    ("198.18.0.0", Kind::Benchmarking),
-    ("198.19.255.255", Kind::Benchmarking),
-    ("224.0.0.1", Kind::Multicast),
-    ("239.255.255.250", Kind::Multicast),
-    ("240.0.0.1", Kind::Reserved),
-    ("255.255.255.255", Kind::Reserved),
-    ("2606:4700:4700::1111", Kind::Public),
-    ("2a00:1450:4001:82b::200e", Kind::Public),
-    ("2001:200::1", Kind::Public),
-    ("2001:4860:4860::8888", Kind::Public),
-    ("3ffe::1", Kind::Public),
-    ("::", Kind::Unspecified),
-    ("::1", Kind::Loopback),
-    ("::2", Kind::Mapped),
-    ("::127.0.0.1", Kind::Mapped),
-    ("::8.8.8.8", Kind::Mapped),
-    ("::ffff:127.0.0.1", Kind::Mapped),
-    ("::ffff:7f00:1", Kind::Mapped),
-    ("::ffff:8.8.8.8", Kind::Mapped),
-    ("::ffff:169.254.169.254", Kind::Mapped),
-    ("::ffff:0:127.0.0.1", Kind::Mapped),
-    ("0:0:0:0:0:ffff:a00:1", Kind::Mapped),
-    ("64:ff9b::127.0.0.1", Kind::Tunnel),
-    ("64:ff9b::8.8.8.8", Kind::Tunnel),
-    ("64:ff9b:1::1", Kind::Tunnel),
-    ("64:ff9b:1:ffff::7f00:1", Kind::Tunnel),
-    ("64:ff9b:2::1", Kind::Reserved),
-    ("2001::1", Kind::Tunnel),
-    ("2001:0:4136:e378:8000:63bf:3fff:fdd2", Kind::Tunnel),
-    ("2002:7f00:1::", Kind::Tunnel),
-    ("2002:808:808::1", Kind::Tunnel),
-    ("2606:4700::5efe:127.0.0.1", Kind::Tunnel),
-    ("2606:4700::200:5efe:10.0.0.1", Kind::Tunnel),
-    ("2001:2::1", Kind::Benchmarking),
-    ("2001:10::1", Kind::Reserved),
-    ("2001:20::1", Kind::Reserved),
-    ("2001:1ff:ffff::1", Kind::Reserved),
-    ("2001:db8::1", Kind::Documentation),
-    ("3fff:fff::1", Kind::Documentation),
-    ("3fff:1000::1", Kind::Public),
-    ("100::1", Kind::Reserved),
-    ("1::1", Kind::Reserved),
-    ("4000::1", Kind::Reserved),
-    ("5f00::1", Kind::Reserved),
-    ("fc00::1", Kind::UniqueLocal),
-    ("fd12:3456:789a::1", Kind::UniqueLocal),
-    ("fdff:ffff::1", Kind::UniqueLocal),
-    ("fd00:ec2::254", Kind::Metadata),
-    ("fd20:ce::254", Kind::Metadata),
-    ("fe00::1", Kind::Reserved),
-    ("fe80::1", Kind::LinkLocal),
-    ("febf::1", Kind::LinkLocal),
-    ("fe80::5efe:127.0.0.1", Kind::LinkLocal),
-    ("fec0::1", Kind::SiteLocal),
-    ("feff::1", Kind::SiteLocal),
-    ("ff02::1", Kind::Multicast),
-    ("ff0e::1", Kind::Multicast),
+const ADDRESSES: &[(&str, AddressKind)] = &[
+    ("8.8.8.8", AddressKind::Public),
+    ("1.1.1.1", AddressKind::Public),
+    ("93.184.216.34", AddressKind::Public),
+    ("9.255.255.255", AddressKind::Public),
+    ("11.0.0.0", AddressKind::Public),
+    ("100.63.255.255", AddressKind::Public),
+    ("100.128.0.0", AddressKind::Public),
+    ("126.255.255.255", AddressKind::Public),
+    ("128.0.0.0", AddressKind::Public),
+    ("169.253.255.255", AddressKind::Public),
+    ("169.255.0.0", AddressKind::Public),
+    ("172.15.255.255", AddressKind::Public),
+    ("172.32.0.0", AddressKind::Public),
+    ("192.0.1.0", AddressKind::Public),
+    ("192.0.3.0", AddressKind::Public),
+    ("192.167.255.255", AddressKind::Public),
+    ("192.169.0.0", AddressKind::Public),
+    ("198.17.255.255", AddressKind::Public),
+    ("198.20.0.0", AddressKind::Public),
+    ("198.51.99.255", AddressKind::Public),
+    ("203.0.112.255", AddressKind::Public),
+    ("223.255.255.255", AddressKind::Public),
+    ("168.63.129.15", AddressKind::Public),
+    ("0.0.0.0", AddressKind::Unspecified),
+    ("0.0.0.1", AddressKind::Reserved),
+    ("0.255.255.255", AddressKind::Reserved),
+    ("10.0.0.0", AddressKind::Private),
+    ("10.255.255.255", AddressKind::Private),
+    ("172.16.0.0", AddressKind::Private),
+    ("172.31.255.255", AddressKind::Private),
+    ("192.168.0.0", AddressKind::Private),
+    ("192.168.255.255", AddressKind::Private),
+    ("100.64.0.0", AddressKind::Shared),
+    ("100.127.255.255", AddressKind::Shared),
+    ("127.0.0.0", AddressKind::Loopback),
+    ("127.0.0.1", AddressKind::Loopback),
+    ("127.255.255.254", AddressKind::Loopback),
+    ("169.254.0.1", AddressKind::LinkLocal),
+    ("169.254.255.255", AddressKind::LinkLocal),
+    ("169.254.169.254", AddressKind::Metadata),
+    ("169.254.170.2", AddressKind::Metadata),
+    ("100.100.100.200", AddressKind::Metadata),
+    ("192.0.0.192", AddressKind::Metadata),
+    ("168.63.129.16", AddressKind::Metadata),
+    ("192.0.0.1", AddressKind::Reserved),
+    ("192.0.0.171", AddressKind::Reserved),
+    ("192.88.99.1", AddressKind::Reserved),
+    ("192.0.2.7", AddressKind::Documentation),
+    ("198.51.100.7", AddressKind::Documentation),
+    ("203.0.113.7", AddressKind::Documentation),
+    ("198.18.0.0", AddressKind::Benchmarking),
+    ("198.19.255.255", AddressKind::Benchmarking),
+    ("224.0.0.1", AddressKind::Multicast),
+    ("239.255.255.250", AddressKind::Multicast),
+    ("240.0.0.1", AddressKind::Reserved),
+    ("255.255.255.255", AddressKind::Reserved),
+    ("2606:4700:4700::1111", AddressKind::Public),
+    ("2a00:1450:4001:82b::200e", AddressKind::Public),
+    ("2001:200::1", AddressKind::Public),
+    ("2001:4860:4860::8888", AddressKind::Public),
+    ("3ffe::1", AddressKind::Public),
+    ("::", AddressKind::Unspecified),
+    ("::1", AddressKind::Loopback),
+    ("::2", AddressKind::Mapped),
+    ("::127.0.0.1", AddressKind::Mapped),
+    ("::8.8.8.8", AddressKind::Mapped),
+    ("::ffff:127.0.0.1", AddressKind::Mapped),
+    ("::ffff:7f00:1", AddressKind::Mapped),
+    ("::ffff:8.8.8.8", AddressKind::Mapped),
+    ("::ffff:169.254.169.254", AddressKind::Mapped),
+    ("::ffff:0:127.0.0.1", AddressKind::Mapped),
+    ("0:0:0:0:0:ffff:a00:1", AddressKind::Mapped),
+    ("64:ff9b::127.0.0.1", AddressKind::Tunnel),
+    ("64:ff9b::8.8.8.8", AddressKind::Tunnel),
+    ("64:ff9b:1::1", AddressKind::Tunnel),
+    ("64:ff9b:1:ffff::7f00:1", AddressKind::Tunnel),
+    ("64:ff9b:2::1", AddressKind::Reserved),
+    ("2001::1", AddressKind::Tunnel),
+    ("2001:0:4136:e378:8000:63bf:3fff:fdd2", AddressKind::Tunnel),
+    ("2002:7f00:1::", AddressKind::Tunnel),
+    ("2002:808:808::1", AddressKind::Tunnel),
+    ("2606:4700::5efe:127.0.0.1", AddressKind::Tunnel),
+    ("2606:4700::200:5efe:10.0.0.1", AddressKind::Tunnel),
+    ("2001:2::1", AddressKind::Benchmarking),
+    ("2001:10::1", AddressKind::Reserved),
+    ("2001:20::1", AddressKind::Reserved),
+    ("2001:1ff:ffff::1", AddressKind::Reserved),
+    ("2001:db8::1", AddressKind::Documentation),
+    ("3fff:fff::1", AddressKind::Documentation),
+    ("3fff:1000::1", AddressKind::Public),
+    ("100::1", AddressKind::Reserved),
+    ("1::1", AddressKind::Reserved),
+    ("4000::1", AddressKind::Reserved),
+    ("5f00::1", AddressKind::Reserved),
+    ("fc00::1", AddressKind::UniqueLocal),
+    ("fd12:3456:789a::1", AddressKind::UniqueLocal),
+    ("fdff:ffff::1", AddressKind::UniqueLocal),
+    ("fd00:ec2::254", AddressKind::Metadata),
+    ("fd20:ce::254", AddressKind::Metadata),
+    ("fe00::1", AddressKind::Reserved),
+    ("fe80::1", AddressKind::LinkLocal),
+    ("febf::1", AddressKind::LinkLocal),
+    ("fe80::5efe:127.0.0.1", AddressKind::LinkLocal),
+    ("fec0::1", AddressKind::SiteLocal),
+    ("feff::1", AddressKind::SiteLocal),
+    ("ff02::1", AddressKind::Multicast),
+    ("ff0e::1", AddressKind::Multicast),
 ];
 
 #[test]
 fn every_address_has_its_kind() {
     for (text, kind) in ADDRESSES {
         let address: IpAddr = text.parse().unwrap();
-        assert_eq!(Kind::of(address), *kind, "{text}");
+        assert_eq!(AddressKind::classify(address), *kind, "{text}");
     }
 }
 
 #[test]
 fn every_part_of_the_refused_ranges_is_refused() {
-    // Both ends of each range and its neighbours are in the table above; here the ranges are compared bit by bit with
-    // their prefixes, written as a registry writes them.
+    // The table above contains both ends of each range and their neighbours. Here the ranges are compared bit by bit
+    // with their prefixes, as a registry lists them.
     let prefixes_v4 = [
         ("0.0.0.0", 8),
         ("10.0.0.0", 8),
@@ -155,14 +155,14 @@ fn every_part_of_the_refused_ranges_is_refused() {
             (u32::from(base) ^ address) >> (32 - bits) == 0
         })
     };
-    // A stride that shares no factor with the ranges, so that every range is met many times.
+    // The stride shares no factor with the ranges, so that every range is hit many times.
     for address in (0..=u32::MAX).step_by(4_093) {
-        let kind = Kind::of(IpAddr::V4(address.into()));
-        assert_eq!(kind != Kind::Public, inside(address), "{}", std::net::Ipv4Addr::from(address));
+        let kind = AddressKind::classify(IpAddr::V4(address.into()));
+        assert_eq!(kind != AddressKind::Public, inside(address), "{}", std::net::Ipv4Addr::from(address));
     }
 }
 
-/// Spellings of hosts that are read as they are: what they become.
+/// Valid spellings of hosts and their canonical form.
 const HOSTS: &[(&str, &str)] = &[
     ("example.org", "example.org"),
     ("EXAMPLE.Org", "example.org"),
@@ -183,7 +183,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("[::ffff:127.0.0.1]", "[::ffff:127.0.0.1]"),
 ];
 
-/// Spellings that are no host, or more than one, and a word of the reason.
+/// Invalid or ambiguous spellings, and a word of the error.
 const NO_HOSTS: &[(&str, &str)] = &[
     ("", "empty"),
     ("localhost", "this machine"),
@@ -335,7 +335,8 @@ proptest! {
 
     #[test]
     fn whatever_libc_reads_as_ipv4_is_no_name(text in "[0-9a-fxX.]{1,20}") {
-        // What `inet_aton` and browsers read as an address ends with a number; only the plain spelling passes.
+        // A text that `inet_aton` or a browser reads as an address ends with a number; only the canonical spelling
+        // passes.
         let last = text.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
         let numeric = last.bytes().all(|b| b.is_ascii_digit())
             || last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -345,13 +346,13 @@ proptest! {
     }
 }
 
-fn granted(rules: &HostRules, host: &str, port: u16) -> bool {
+fn check_grant(rules: &HostRules, host: &str, port: u16) -> bool {
     rules.check(&Host::parse(host).expect("a host"), port).is_ok()
 }
 
 #[test]
 fn a_rule_matches_whole_labels_and_nothing_else() {
-    let rules = HostRules::list(&[
+    let rules = HostRules::parse_list(&[
         "example.org",
         "*.wild.example",
         "ports.example:8443",
@@ -389,13 +390,13 @@ fn a_rule_matches_whole_labels_and_nothing_else() {
         ("2606:4700::2", 443, false),
         ("xn--bcher-kva.example", 443, true),
     ] {
-        assert_eq!(granted(&rules, host, port), expected, "{host}:{port}");
+        assert_eq!(check_grant(&rules, host, port), expected, "{host}:{port}");
     }
-    assert!(!granted(&HostRules::Off, "example.org", 443));
-    assert!(granted(&HostRules::Public, "example.org", 443));
-    assert!(granted(&HostRules::Public, "example.org", 80));
-    assert!(!granted(&HostRules::Public, "example.org", 25));
-    assert!(!granted(&HostRules::list::<&str>(&[]).unwrap(), "example.org", 443));
+    assert!(!check_grant(&HostRules::Off, "example.org", 443));
+    assert!(check_grant(&HostRules::Public, "example.org", 443));
+    assert!(check_grant(&HostRules::Public, "example.org", 80));
+    assert!(!check_grant(&HostRules::Public, "example.org", 25));
+    assert!(!check_grant(&HostRules::parse_list::<&str>(&[]).unwrap(), "example.org", 443));
 }
 
 #[test]
@@ -419,24 +420,24 @@ fn a_rule_that_cannot_be_meant_is_refused() {
         "example.org.",
         "127.1",
     ] {
-        assert!(HostRules::list(&[rule]).is_err(), "{rule:?}");
+        assert!(HostRules::parse_list(&[rule]).is_err(), "{rule:?}");
     }
-    let said = HostRules::list(&["*"]).unwrap_err().to_string();
+    let said = HostRules::parse_list(&["*"]).unwrap_err().to_string();
     assert!(said.contains("`on`"), "{said}");
-    assert!(HostRules::list(&vec!["example.org"; 5_000]).is_err());
+    assert!(HostRules::parse_list(&vec!["example.org"; 5_000]).is_err());
 }
 
 #[test]
 fn a_refusal_says_what_is_granted_and_who_can_change_it() {
-    let rules = HostRules::list(&["a.example", "*.b.example", "c.example:8443"]).unwrap();
+    let rules = HostRules::parse_list(&["a.example", "*.b.example", "c.example:8443"]).unwrap();
     let said = rules.check(&Host::parse("d.example").unwrap(), 443).unwrap_err().to_string();
-    for word in ["d.example", "a.example, *.b.example, c.example:8443", "sandbox.network", "person"] {
+    for word in ["d.example", "a.example, *.b.example, c.example:8443", "sandbox.network", "the user"] {
         assert!(said.contains(word), "{said}");
     }
     let port = rules.check(&Host::parse("c.example").unwrap(), 443).unwrap_err();
-    assert!(matches!(port, NotGranted::Port { .. }), "{port}");
+    assert!(matches!(port, HostNotGranted::Port { .. }), "{port}");
     let many: Vec<String> = (0..100).map(|n| format!("host{n}.example")).collect();
-    let said = HostRules::list(&many)
+    let said = HostRules::parse_list(&many)
         .unwrap()
         .check(&Host::parse("d.example").unwrap(), 443)
         .unwrap_err()
@@ -444,79 +445,89 @@ fn a_refusal_says_what_is_granted_and_who_can_change_it() {
     assert!(said.contains("and 92 more") && said.len() < 500, "{said}");
 }
 
-/// Answers from a list, one after the other.
-struct Script {
-    asked: AtomicUsize,
+/// Returns the replies of a list in order.
+struct ScriptedResolver {
+    asked_names: AtomicUsize,
     answers: Vec<Vec<IpAddr>>,
 }
 
-impl Script {
-    fn new(answers: &[&[&str]]) -> Arc<Script> {
+impl ScriptedResolver {
+    fn new(answers: &[&[&str]]) -> Arc<ScriptedResolver> {
         let read = |list: &&[&str]| list.iter().map(|text| text.parse().expect("an address")).collect();
-        Arc::new(Script { asked: AtomicUsize::new(0), answers: answers.iter().map(read).collect() })
+        Arc::new(ScriptedResolver {
+            asked_names: AtomicUsize::new(0),
+            answers: answers.iter().map(read).collect(),
+        })
     }
 }
 
-impl Resolve for Script {
-    fn resolve(&self, name: &str) -> Resolving {
-        let turn = self.asked.fetch_add(1, Ordering::SeqCst);
+impl HostResolver for ScriptedResolver {
+    fn resolve(&self, name: &str) -> ResolveFuture {
+        let turn = self.asked_names.fetch_add(1, Ordering::SeqCst);
         let answer = self.answers.get(turn).cloned();
         let missing = io::Error::other(format!("no answer {turn} for {name}"));
         Box::pin(std::future::ready(answer.ok_or(missing)))
     }
 }
 
-fn same(address: SocketAddr) -> SocketAddr {
+fn same_address(address: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn find(answers: &[&[&str]], host: &str, near: bool) -> Result<Vec<String>, Unreachable> {
-    let outside = Outside::played(Script::new(answers), same);
-    let found = outside.find(&Host::parse(host).expect("a host"), near).await?;
-    Ok(outside.targets(&found, 443).iter().map(ToString::to_string).collect())
+async fn find_host(answers: &[&[&str]], host: &str, near: bool) -> Result<Vec<String>, DialError> {
+    let outside = Dialer::with_test_route(ScriptedResolver::new(answers), same_address);
+    let found = outside.resolve_host(&Host::parse(host).expect("a host"), near).await?;
+    Ok(outside.socket_addresses(&found, 443).iter().map(ToString::to_string).collect())
 }
 
 #[tokio::test]
 async fn a_name_with_a_private_address_is_refused() {
     for (text, kind) in ADDRESSES {
-        let by_name = find(&[&[text]], "name.example", false).await;
-        let by_literal = find(&[], text, false).await;
+        let by_name = find_host(&[&[text]], "name.example", false).await;
+        let by_literal = find_host(&[], text, false).await;
         for found in [by_name, by_literal] {
             match found {
-                Ok(_) => assert_eq!(*kind, Kind::Public, "{text}"),
-                Err(Unreachable::Refused { kind: refused, .. }) => assert_eq!(refused, *kind, "{text}"),
+                Ok(_) => assert_eq!(*kind, AddressKind::Public, "{text}"),
+                Err(DialError::Refused { kind: refused, .. }) => assert_eq!(refused, *kind, "{text}"),
                 Err(other) => panic!("{text}: {other}"),
             }
         }
     }
-    let said = find(&[&["10.1.2.3"]], "name.example", false).await.unwrap_err().to_string();
+    let said = find_host(&[&["10.1.2.3"]], "name.example", false).await.unwrap_err().to_string();
     assert!(said.contains("name.example") && said.contains("10.1.2.3") && said.contains("private"), "{said}");
 }
 
 #[tokio::test]
 async fn of_mixed_answers_only_the_public_ones_are_dialled() {
     let answers: &[&[&str]] = &[&["127.0.0.1", "9.9.9.9", "::1", "2606:4700::1", "169.254.169.254"]];
-    let found = find(answers, "name.example", false).await.unwrap();
+    let found = find_host(answers, "name.example", false).await.unwrap();
     assert_eq!(found, ["9.9.9.9:443", "[2606:4700::1]:443"]);
-    assert!(matches!(find(&[&[]], "name.example", false).await.unwrap_err(), Unreachable::NotFound { .. }));
+    assert!(matches!(
+        find_host(&[&[]], "name.example", false).await.unwrap_err(),
+        DialError::NotFound { .. }
+    ));
 }
 
 #[tokio::test]
 async fn private_addresses_are_opened_by_a_person_but_no_metadata_service() {
     for (text, kind) in ADDRESSES {
-        let found = find(&[&[text]], "name.example", true).await;
-        assert_eq!(found.is_ok(), *kind == Kind::Public || kind.is_near(), "{text}");
+        let found = find_host(&[&[text]], "name.example", true).await;
+        assert_eq!(found.is_ok(), *kind == AddressKind::Public || kind.is_local_network(), "{text}");
     }
-    assert!(!Kind::Metadata.is_near() && !Kind::Mapped.is_near() && !Kind::Tunnel.is_near());
+    assert!(
+        !AddressKind::Metadata.is_local_network()
+            && !AddressKind::Mapped.is_local_network()
+            && !AddressKind::Tunnel.is_local_network()
+    );
 }
 
 #[tokio::test]
 async fn a_name_is_asked_for_once() {
-    let script = Script::new(&[&["9.9.9.9"], &["127.0.0.1"]]);
+    let script = ScriptedResolver::new(&[&["9.9.9.9"], &["127.0.0.1"]]);
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let there = server.local_addr().unwrap();
     let asked_for = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let outside = Outside::played(script.clone(), {
+    let outside = Dialer::with_test_route(script.clone(), {
         let asked_for = asked_for.clone();
         move |address| {
             asked_for.lock().unwrap().push(address.to_string());
@@ -524,8 +535,8 @@ async fn a_name_is_asked_for_once() {
         }
     });
     let host = Host::parse("name.example").unwrap();
-    let found = outside.find(&host, false).await.unwrap();
-    outside.dial(&host, &found, 443).await.unwrap();
-    assert_eq!(script.asked.load(Ordering::SeqCst), 1);
+    let found = outside.resolve_host(&host, false).await.unwrap();
+    outside.connect_to(&host, &found, 443).await.unwrap();
+    assert_eq!(script.asked_names.load(Ordering::SeqCst), 1);
     assert_eq!(*asked_for.lock().unwrap(), ["9.9.9.9:443"]);
 }

@@ -1,6 +1,6 @@
-//! Clones with the real git: what they hold, what they leave alone, and that nothing of a workspace runs.
+//! Clones with the real git: their content, the unchanged workspace, and that no code of a workspace runs.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,30 +9,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 
-use minke_exec::clone::{CloneError, Cloned, fetch_hint, make, remove, workspace_of};
-use minke_record::{Ids, PodName, Scope, SessionId};
+use minke_exec::clone::{CloneError, WorkspaceClone, create_clone, fetch_hint, remove_clone, workspace_of};
+use minke_record::{IdGenerator, PodName, Scope, SessionId};
 
-struct World {
+struct CloneFixture {
     dir: tempfile::TempDir,
-    ids: Ids,
+    ids: IdGenerator,
 }
 
-impl World {
-    /// Skips, visibly, where there is no git.
-    fn new(test: &str) -> Option<World> {
+impl CloneFixture {
+    /// Skips, with a message, if git is missing.
+    fn new(test: &str) -> Option<CloneFixture> {
         if Command::new("git").arg("--version").output().is_err() {
             assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "{test} needs git");
             eprintln!("SKIPPED: {test}: no git on this machine");
             return None;
         }
-        let world = World { dir: tempfile::tempdir().unwrap(), ids: Ids::new(1, 7) };
+        let world = CloneFixture { dir: tempfile::tempdir().unwrap(), ids: IdGenerator::new(1, 7) };
         fs::create_dir(world.workspace()).unwrap();
         Some(world)
     }
 
     /// A repository with one commit.
-    fn repository(test: &str) -> Option<World> {
-        let world = World::new(test)?;
+    fn repository(test: &str) -> Option<CloneFixture> {
+        let world = CloneFixture::new(test)?;
         world.git(&["init", "-q", "-b", "main", "--template="]);
         world.git(&["config", "user.name", "Ann"]);
         world.git(&["config", "user.email", "ann@example.com"]);
@@ -50,11 +50,12 @@ impl World {
         git(&self.workspace(), args)
     }
 
-    fn clone(&mut self, name: &str) -> Result<(Cloned, SessionId), CloneError> {
+    fn clone(&mut self, name: &str) -> Result<(WorkspaceClone, SessionId), CloneError> {
         let session = SessionId(self.ids.next_uuid());
         let into = self.dir.path().join("data/clones").join(session.to_string());
         let name: PodName = name.parse().unwrap();
-        make(&self.workspace(), &into, &name, session, &Scope::default()).map(|cloned| (cloned, session))
+        create_clone(&self.workspace(), &into, &name, session, &Scope::default())
+            .map(|cloned| (cloned, session))
     }
 
     fn clones(&self) -> usize {
@@ -76,7 +77,7 @@ fn commit(dir: &Path, file: &str) {
     git(dir, &["commit", "-q", "-m", file]);
 }
 
-/// Every file below a directory, with what it holds.
+/// Returns every file below a directory with its content.
 fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -95,7 +96,7 @@ fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn a_clone_begins_at_head_on_its_own_branch_without_what_was_not_committed() {
-    let Some(mut world) = World::repository("clone") else { return };
+    let Some(mut world) = CloneFixture::repository("clone") else { return };
     fs::write(world.workspace().join("a.txt"), "changed\n").unwrap();
     fs::write(world.workspace().join("new.txt"), "new\n").unwrap();
     let (cloned, session) = world.clone("web").unwrap();
@@ -111,7 +112,7 @@ fn a_clone_begins_at_head_on_its_own_branch_without_what_was_not_committed() {
 
 #[test]
 fn two_clones_commit_at_once_and_the_workspace_is_not_written() {
-    let Some(mut world) = World::repository("two clones") else { return };
+    let Some(mut world) = CloneFixture::repository("two clones") else { return };
     let ours = [world.clone("left").unwrap().0, world.clone("right").unwrap().0];
     let before = content(&world.workspace().join(".git"));
     let start = Arc::new(Barrier::new(ours.len()));
@@ -141,7 +142,7 @@ fn two_clones_commit_at_once_and_the_workspace_is_not_written() {
 
 #[test]
 fn the_shared_objects_outlive_a_prune_of_the_workspace_until_the_clone_is_removed() {
-    let Some(mut world) = World::repository("prune") else { return };
+    let Some(mut world) = CloneFixture::repository("prune") else { return };
     commit(&world.workspace(), "second.txt");
     let (cloned, session) = world.clone("web").unwrap();
     world.git(&["reset", "-q", "--hard", "HEAD~1"]);
@@ -149,65 +150,65 @@ fn the_shared_objects_outlive_a_prune_of_the_workspace_until_the_clone_is_remove
     world.git(&["gc", "-q", "--prune=now"]);
     git(&cloned.path, &["fsck"]);
     assert_eq!(git(&cloned.path, &["show", "HEAD:second.txt"]), "second.txt");
-    // Its owner may have closed a directory.
+    // The pod may have removed a directory's permissions.
     fs::create_dir(cloned.path.join("closed")).unwrap();
     fs::write(cloned.path.join("closed/file"), "").unwrap();
     fs::set_permissions(cloned.path.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
-    remove(&cloned.path, session).unwrap();
-    remove(&cloned.path, session).unwrap();
+    remove_clone(&cloned.path, session).unwrap();
+    remove_clone(&cloned.path, session).unwrap();
     assert_eq!(world.clones(), 0);
     assert_eq!(world.git(&["for-each-ref", "refs/minke"]), "");
 }
 
-/// A repository in which each way of git to start a program leads to one that leaves a mark.
-struct Hostile {
-    world: World,
+/// A repository in which every way of git to start a program leads to one that leaves a mark.
+struct HostileWorkspace {
+    fixture: CloneFixture,
     marks: PathBuf,
     program: String,
 }
 
-impl Hostile {
-    fn new(test: &str) -> Option<Hostile> {
-        let world = World::repository(test)?;
-        let marks = world.dir.path().join("marks");
+impl HostileWorkspace {
+    fn new(test: &str) -> Option<HostileWorkspace> {
+        let fixture = CloneFixture::repository(test)?;
+        let marks = fixture.dir.path().join("marks");
         fs::create_dir(&marks).unwrap();
-        // Its path has no letter that a shell would see: else the attacks would fail by themselves.
-        let program = world.dir.path().join("evil").to_str().unwrap().to_owned();
-        let hostile = Hostile { world, marks, program };
-        hostile.plant(Path::new(&hostile.program));
+        // Its path contains no character that is special to a shell; otherwise the attacks would fail.
+        let program = fixture.dir.path().join("evil").to_str().unwrap().to_owned();
+        let hostile = HostileWorkspace { fixture, marks, program };
+        hostile.plant_program(Path::new(&hostile.program));
         Some(hostile)
     }
 
-    /// A program that leaves a mark with its own name and arguments.
-    fn plant(&self, path: &Path) {
+    /// Creates a program that leaves a mark with its own name and arguments.
+    fn plant_program(&self, path: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let script = format!("#!/bin/sh\necho \"$0 $*\" > '{}'/$$\n", self.marks.display());
         fs::write(path, script).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Its configuration is written by hand: git itself would run some of it.
+    /// Writes the configuration by hand, because git would run parts of it.
     fn configure(&self, text: &str) {
-        let path = self.world.workspace().join(".git/config");
+        let path = self.fixture.workspace().join(".git/config");
         let before = fs::read_to_string(&path).unwrap();
         fs::write(&path, before + &text.replace("EVIL", &self.program)).unwrap();
     }
 
-    fn ran(&self) -> Vec<String> {
+    fn executed_programs(&self) -> Vec<String> {
         let found = fs::read_dir(&self.marks).unwrap();
         found.map(|mark| fs::read_to_string(mark.unwrap().path()).unwrap()).collect()
     }
 
-    /// Makes a clone and removes it, whatever comes of it.
-    fn clone_and_remove(&mut self) -> Result<Cloned, CloneError> {
-        let (cloned, session) = self.world.clone("web")?;
+    /// Creates and removes a clone.
+    fn clone_and_remove(&mut self) -> Result<WorkspaceClone, CloneError> {
+        let (cloned, session) = self.fixture.clone("web")?;
         assert_eq!(fs::read_to_string(cloned.path.join("a.txt")).unwrap(), "committed\n");
-        remove(&cloned.path, session)?;
+        remove_clone(&cloned.path, session)?;
         Ok(cloned)
     }
 }
 
-/// Keys of a configuration that each name a program, by kind.
+/// Configuration keys that each name a program, by kind.
 const HOSTILE_KEYS: [(&str, &str); 16] = [
     ("fsmonitor", "[core]\n\tfsmonitor = EVIL\n"),
     ("hooks path", "[core]\n\thooksPath = evil-hooks\n"),
@@ -242,8 +243,8 @@ const HOSTILE_KEYS: [(&str, &str); 16] = [
 #[test]
 fn nothing_of_the_workspace_runs() {
     for (kind, keys) in HOSTILE_KEYS.iter().chain([&("hooks", "")]) {
-        let Some(mut hostile) = Hostile::new("hostile workspace") else { return };
-        let work = hostile.world.workspace();
+        let Some(mut hostile) = HostileWorkspace::new("hostile workspace") else { return };
+        let work = hostile.fixture.workspace();
         fs::write(work.join(".gitattributes"), "* filter=evil diff=evil merge=evil\nb filter=ev=il\n")
             .unwrap();
         commit(&work, "b");
@@ -251,7 +252,7 @@ fn nothing_of_the_workspace_runs() {
             for hook in
                 ["post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc", "post-rewrite"]
             {
-                hostile.plant(&work.join(dir).join(hook));
+                hostile.plant_program(&work.join(dir).join(hook));
             }
         }
         let included = "[core]\n\tfsmonitor = EVIL\n[filter \"evil\"]\n\tprocess = EVIL\n"
@@ -259,12 +260,12 @@ fn nothing_of_the_workspace_runs() {
         fs::write(work.join("evil.config"), included).unwrap();
         hostile.configure(keys);
         let cloned = hostile.clone_and_remove();
-        assert_eq!(hostile.ran(), Vec::<String>::new(), "{kind}");
+        assert_eq!(hostile.executed_programs(), Vec::<String>::new(), "{kind}");
         assert!(cloned.is_ok(), "{kind}: {cloned:?}");
     }
 }
 
-/// Objects that are missing are fetched from a promisor, whose address and program the repository names.
+/// Missing objects are fetched from a promisor, whose address and program the repository names.
 #[test]
 fn no_missing_object_is_fetched_by_a_program_of_the_workspace() {
     for keys in [
@@ -273,28 +274,28 @@ fn no_missing_object_is_fetched_by_a_program_of_the_workspace() {
         "[remote \"p\"]\n\turl = .\n\tvcs = evil\n\tpromisor = true\n[protocol]\n\tallow = always\n",
         "[remote \"p\"]\n\turl = host:x\n\tpromisor = true\n[core]\n\tsshCommand = EVIL\n[protocol]\n\tallow = always\n",
     ] {
-        let Some(mut hostile) = Hostile::new("hostile promisor") else { return };
-        let work = hostile.world.workspace();
-        let head = hostile.world.git(&["rev-parse", "HEAD"]);
+        let Some(mut hostile) = HostileWorkspace::new("hostile promisor") else { return };
+        let work = hostile.fixture.workspace();
+        let head = hostile.fixture.git(&["rev-parse", "HEAD"]);
         let (first, rest) = head.trim().split_at(2);
         fs::remove_file(work.join(".git/objects").join(first).join(rest)).unwrap();
         hostile.configure(&format!(
             "{keys}[extensions]\n\tpartialClone = p\n[core]\n\trepositoryformatversion = 1\n"
         ));
-        // The attack is one: git as it is runs the program (but for a remote helper, which lies in no `PATH`).
+        // Check the attack: an isolated git would run the program (except a remote helper, which is not in `PATH`).
         let log = Command::new("git").arg("-C").arg(&work).args(["log", "-1"]).output().unwrap();
-        assert!(!hostile.ran().is_empty() || keys.contains("vcs"), "{keys}: {log:?}");
+        assert!(!hostile.executed_programs().is_empty() || keys.contains("vcs"), "{keys}: {log:?}");
         fs::remove_dir_all(&hostile.marks).unwrap();
         fs::create_dir(&hostile.marks).unwrap();
         assert!(hostile.clone_and_remove().is_err(), "{keys}");
-        assert_eq!(hostile.ran(), Vec::<String>::new(), "{keys}");
+        assert_eq!(hostile.executed_programs(), Vec::<String>::new(), "{keys}");
     }
 }
 
-/// What a person sees of a clone is what `git clone` gave: an origin, its branch, and shallow commits as they are.
+/// The result looks like that of `git clone`: an origin, its branch, and shallow commits.
 #[test]
 fn a_clone_knows_its_origin_and_how_deep_it_is() {
-    let Some(mut world) = World::repository("origin") else { return };
+    let Some(mut world) = CloneFixture::repository("origin") else { return };
     commit(&world.workspace(), "b.txt");
     let (cloned, _) = world.clone("one").unwrap();
     assert_eq!(
@@ -303,7 +304,7 @@ fn a_clone_knows_its_origin_and_how_deep_it_is() {
     );
     assert_eq!(git(&cloned.path, &["rev-parse", "origin/main"]).trim(), cloned.commit);
     assert_eq!(git(&cloned.path, &["log", "--format=%s", "HEAD"]), "b.txt\nfirst\n");
-    let shallow = World { dir: tempfile::tempdir().unwrap(), ids: Ids::new(1, 8) };
+    let shallow = CloneFixture { dir: tempfile::tempdir().unwrap(), ids: IdGenerator::new(1, 8) };
     let address = format!("file://{}", world.workspace().display());
     let into = shallow.workspace();
     git(shallow.dir.path(), &["clone", "-q", "--depth", "1", &address, into.to_str().unwrap()]);
@@ -315,7 +316,7 @@ fn a_clone_knows_its_origin_and_how_deep_it_is() {
 
 #[test]
 fn what_cannot_be_cloned_is_refused_and_leaves_nothing() {
-    let Some(mut world) = World::new("refused clones") else { return };
+    let Some(mut world) = CloneFixture::new("refused clones") else { return };
     let outside = world.clone("web").unwrap_err();
     assert!(matches!(outside, CloneError::NotGit { .. }), "{outside}");
     world.git(&["init", "-q", "--template="]);
@@ -326,12 +327,13 @@ fn what_cannot_be_cloned_is_refused_and_leaves_nothing() {
     commit(&world.workspace(), "a.txt");
     assert_eq!(world.clones(), 0);
     let (cloned, session) = world.clone("web").unwrap();
-    let twice = make(&world.workspace(), &cloned.path, &"web".parse().unwrap(), session, &Scope::default())
-        .unwrap_err();
+    let twice =
+        create_clone(&world.workspace(), &cloned.path, &"web".parse().unwrap(), session, &Scope::default())
+            .unwrap_err();
     assert!(matches!(twice, CloneError::Exists { .. }), "{twice}");
-    assert!(cloned.path.join("a.txt").exists(), "what was there stays");
-    remove(&cloned.path, session).unwrap();
-    // A repository with a commit whose tree is lost: the ref is set, the clone fails, everything goes again.
+    assert!(cloned.path.join("a.txt").exists(), "the existing clone stays");
+    remove_clone(&cloned.path, session).unwrap();
+    // A repository with a commit whose tree is missing: the ref is created, the clone fails, everything is removed.
     let tree = world.git(&["rev-parse", "HEAD^{tree}"]);
     let (first, rest) = tree.trim().split_at(2);
     fs::remove_file(world.workspace().join(".git/objects").join(first).join(rest)).unwrap();

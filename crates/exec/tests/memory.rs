@@ -1,30 +1,33 @@
-//! The memory of the tier: who is believed, who is not, and that a wrong one opens nothing.
+//! The backend cache: when it is valid, and that a wrong one weakens nothing.
 //!
-//! Whether a tier was tried is seen by the helper: each execution of it leaves a line.
+//! The helper writes a line for each execution, which shows whether a backend was tried.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use minke_exec::fence::{EnvRules, Fence, FenceError, FenceSpec, Helper, Limits, Network, PodDirs, Start};
-use minke_exec::probe::{known_tier_in, remember_in};
-use minke_policy::Tier;
+use minke_exec::probe::{cache_backend_in, cached_backend_in};
+use minke_exec::sandbox::{
+    CommandLimits, EnvRules, HelperBinary, NetworkAccess, PodDirs, Sandbox, SandboxCommand, SandboxError,
+    SandboxSpec,
+};
+use minke_policy::SandboxBackend;
 use minke_record::Scope;
 
-/// Something done to the file.
-type Damage<'a> = Box<dyn Fn() + 'a>;
+/// A change to the file.
+type DamageFn<'a> = Box<dyn Fn() + 'a>;
 
-struct World {
+struct CacheFixture {
     _dir: tempfile::TempDir,
     at: PathBuf,
-    helper: Helper,
+    helper: HelperBinary,
 }
 
-impl World {
-    /// A runtime directory, and a helper that writes down that it was executed.
-    fn new() -> World {
+impl CacheFixture {
+    /// Creates a runtime directory, and a helper that records its executions.
+    fn new() -> CacheFixture {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let at = dir.path().canonicalize().unwrap();
         for name in ["run", "work", "tmp", "output"] {
@@ -38,37 +41,37 @@ impl World {
         );
         std::fs::write(&counted, script).unwrap();
         std::fs::set_permissions(&counted, std::fs::Permissions::from_mode(0o755)).unwrap();
-        World { _dir: dir, helper: Helper::at(counted), at }
+        CacheFixture { _dir: dir, helper: HelperBinary::from_path(counted), at }
     }
 
-    fn run(&self) -> PathBuf {
+    fn runtime_dir(&self) -> PathBuf {
         self.at.join("run")
     }
 
-    fn file(&self) -> PathBuf {
-        self.at.join("run/fence-tier")
+    fn cache_path(&self) -> PathBuf {
+        self.at.join("run/sandbox-backend")
     }
 
-    fn executed(&self) -> usize {
+    fn helper_executions(&self) -> usize {
         std::fs::read_to_string(self.at.join("executed")).map_or(0, |text| text.lines().count())
     }
 
-    /// The tier, and whether it was tried for.
-    fn known(&self) -> (Tier, bool) {
-        let before = self.executed();
-        let tier = known_tier_in(&self.helper, &self.run());
-        (tier, self.executed() > before)
+    /// Returns the backend and whether it was tried.
+    fn best_backend(&self) -> (SandboxBackend, bool) {
+        let before = self.helper_executions();
+        let tier = cached_backend_in(&self.helper, &self.runtime_dir());
+        (tier, self.helper_executions() > before)
     }
 }
 
-/// A world that remembers, with its tier; none where no fence is whole.
-fn remembering() -> Option<(World, Tier)> {
-    let world = World::new();
-    let (tier, tried) = world.known();
-    assert!(tried, "the first start has nothing to remember");
-    if !tier.holds() {
-        assert!(!world.file().exists(), "tier {tier} does not hold and is not remembered");
-        let why = "no whole fence works here, so none is remembered";
+/// Returns a fixture with a cached backend; `None` where no backend enforces the whole scope.
+fn cached_fixture() -> Option<(CacheFixture, SandboxBackend)> {
+    let world = CacheFixture::new();
+    let (tier, tried) = world.best_backend();
+    assert!(tried, "the first start finds no cache");
+    if !tier.enforces_scope() {
+        assert!(!world.cache_path().exists(), "{tier} does not enforce the scope and is not cached");
+        let why = "no backend enforces the whole scope here, so none is cached";
         assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: {why}");
         eprintln!("SKIPPED: {why}");
         return None;
@@ -78,36 +81,37 @@ fn remembering() -> Option<(World, Tier)> {
 
 #[test]
 fn the_second_start_does_not_try() {
-    let Some((world, tier)) = remembering() else { return };
-    assert_eq!(world.known(), (tier, false));
-    assert_eq!(world.file().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let Some((world, tier)) = cached_fixture() else { return };
+    assert_eq!(world.best_backend(), (tier, false));
+    assert_eq!(world.cache_path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let left: Vec<_> =
-        std::fs::read_dir(world.run()).unwrap().flatten().map(|entry| entry.file_name()).collect();
-    assert_eq!(left, ["fence-tier"], "nothing else is left");
+        std::fs::read_dir(world.runtime_dir()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["sandbox-backend"], "no other file is left");
 }
 
 #[test]
 fn what_somebody_could_have_written_is_not_believed() {
-    let Some((world, tier)) = remembering() else { return };
-    let good = std::fs::read_to_string(world.file()).unwrap();
-    let replaced = |text: &str| std::fs::write(world.file(), text).unwrap();
+    let Some((world, tier)) = cached_fixture() else { return };
+    let good = std::fs::read_to_string(world.cache_path()).unwrap();
+    let replaced = |text: &str| std::fs::write(world.cache_path(), text).unwrap();
     let line = |start: &str, with: &str| {
         let changed = good.lines().map(|line| if line.starts_with(start) { with } else { line });
         changed.collect::<Vec<_>>().join("\n") + "\n"
     };
-    let mode = |mode| std::fs::set_permissions(world.file(), std::fs::Permissions::from_mode(mode)).unwrap();
+    let mode =
+        |mode| std::fs::set_permissions(world.cache_path(), std::fs::Permissions::from_mode(mode)).unwrap();
     let time = |time: SystemTime| {
-        std::fs::File::options().write(true).open(world.file()).unwrap().set_modified(time).unwrap();
+        std::fs::File::options().write(true).open(world.cache_path()).unwrap().set_modified(time).unwrap();
     };
     let day = Duration::from_secs(24 * 60 * 60 + 60);
-    let mut cases: Vec<(&str, Damage<'_>)> = vec![
+    let mut cases: Vec<(&str, DamageFn<'_>)> = vec![
         ("empty", Box::new(|| replaced(""))),
-        ("no text", Box::new(|| std::fs::write(world.file(), [0xff, 0, 0xfe]).unwrap())),
+        ("not UTF-8", Box::new(|| std::fs::write(world.cache_path(), [0xff, 0, 0xfe]).unwrap())),
         ("cut", Box::new(|| replaced(good.trim_end()))),
-        ("more behind it", Box::new(|| replaced(&format!("{good}tier A\n")))),
-        ("no tier", Box::new(|| replaced(&line("tier ", "tier Z")))),
-        ("a weak tier", Box::new(|| replaced(&line("tier ", "tier B")))),
-        ("no fence at all", Box::new(|| replaced(&line("tier ", "tier off")))),
+        ("extra text", Box::new(|| replaced(&format!("{good}backend A\n")))),
+        ("no backend", Box::new(|| replaced(&line("backend ", "backend Z")))),
+        ("a weak backend", Box::new(|| replaced(&line("backend ", "backend B")))),
+        ("no sandbox", Box::new(|| replaced(&line("backend ", "backend off")))),
         ("another boot", Box::new(|| replaced(&line("kernel/random/boot_id", "kernel/random/boot_id 0")))),
         (
             "another setting",
@@ -126,85 +130,88 @@ fn what_somebody_could_have_written_is_not_believed() {
             "a link",
             Box::new(|| {
                 let elsewhere = world.at.join("elsewhere");
-                std::fs::rename(world.file(), &elsewhere).unwrap();
-                symlink(elsewhere, world.file()).unwrap();
+                std::fs::rename(world.cache_path(), &elsewhere).unwrap();
+                symlink(elsewhere, world.cache_path()).unwrap();
             }),
         ),
-        ("two names", Box::new(|| std::fs::hard_link(world.file(), world.at.join("second")).unwrap())),
+        ("two names", Box::new(|| std::fs::hard_link(world.cache_path(), world.at.join("second")).unwrap())),
     ];
     if rustix::process::getuid().is_root() {
-        let foreign = || std::os::unix::fs::chown(world.file(), Some(65534), None).unwrap();
+        let foreign = || std::os::unix::fs::chown(world.cache_path(), Some(65534), None).unwrap();
         cases.push(("somebody else's", Box::new(foreign)));
     }
     for (what, damage) in cases {
-        assert_eq!(world.known(), (tier, false), "before: {what}");
+        assert_eq!(world.best_backend(), (tier, false), "before: {what}");
         damage();
-        assert_eq!(world.known(), (tier, true), "{what}");
-        assert!(world.file().symlink_metadata().unwrap().is_file(), "{what}: it is remembered anew");
+        assert_eq!(world.best_backend(), (tier, true), "{what}");
+        assert!(world.cache_path().symlink_metadata().unwrap().is_file(), "{what}: it is cached again");
     }
 }
 
 #[test]
 fn another_helper_is_tried() {
-    let Some((world, tier)) = remembering() else { return };
+    let Some((world, tier)) = cached_fixture() else { return };
     let path = world.at.join("counted");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("{text}\n")).unwrap();
-    assert_eq!(world.known(), (tier, true));
-    assert_eq!(world.known(), (tier, false));
+    assert_eq!(world.best_backend(), (tier, true));
+    assert_eq!(world.best_backend(), (tier, false));
 }
 
 #[test]
 fn a_probe_replaces_what_was_remembered() {
-    let Some((world, tier)) = remembering() else { return };
-    remember_in(&world.helper, &world.run(), Tier::D);
-    assert!(!world.file().exists(), "that nothing works is not remembered");
-    remember_in(&world.helper, &world.run(), tier);
-    assert_eq!(world.known(), (tier, false));
+    let Some((world, tier)) = cached_fixture() else { return };
+    cache_backend_in(&world.helper, &world.runtime_dir(), SandboxBackend::Unavailable);
+    assert!(!world.cache_path().exists(), "a failure is not cached");
+    cache_backend_in(&world.helper, &world.runtime_dir(), tier);
+    assert_eq!(world.best_backend(), (tier, false));
 }
 
-/// A memory that says what is not true: nothing runs, and the next start tries.
+/// With a wrong cache no command runs, and the next start probes again.
 #[test]
 fn a_wrong_memory_runs_nothing_and_is_forgotten() {
-    let Some((world, tier)) = remembering() else { return };
-    assert_eq!(world.known(), (tier, false));
+    let Some((world, tier)) = cached_fixture() else { return };
+    assert_eq!(world.best_backend(), (tier, false));
     let ran = world.at.join("work/ran");
-    let fence = Fence::compile(tier, &spec(&world.at)).unwrap();
-    // A helper that ends without a word, as one does whose walls do not stand.
-    let error = fence.with_helper(Helper::at("/bin/true")).start(touch(&world.at)).unwrap_err();
-    assert!(matches!(error, FenceError::Broken { .. }), "{error}");
-    assert!(!ran.exists(), "the command ran without walls");
-    assert!(!world.file().exists(), "the memory is thrown away");
-    assert_eq!(world.known(), (tier, true));
+    let fence = Sandbox::compile_spec(tier, &sandbox_spec(&world.at)).unwrap();
+    // The helper exits without a reply, as if a restriction could not be applied.
+    let error = fence
+        .with_helper(HelperBinary::from_path("/bin/true"))
+        .start_command(touch_command(&world.at))
+        .unwrap_err();
+    assert!(matches!(error, SandboxError::SetupFailed { .. }), "{error}");
+    assert!(!ran.exists(), "the command ran without a sandbox");
+    assert!(!world.cache_path().exists(), "the cache is removed");
+    assert_eq!(world.best_backend(), (tier, true));
 }
 
-fn spec(at: &Path) -> FenceSpec {
-    FenceSpec {
-        scope: Scope::write(at.join("work").to_str().unwrap()),
+fn sandbox_spec(at: &Path) -> SandboxSpec {
+    SandboxSpec {
+        scope: Scope::writable(at.join("work").to_str().unwrap()),
         read_only: false,
         dirs: PodDirs {
             tmp: at.join("tmp"),
             output: at.join("output"),
-            fences: at.join("fences"),
+            lock_file: at.join("fences"),
             writable_tmp: true,
         },
         masked: Vec::new(),
         lifted: Vec::new(),
-        findings: minke_exec::fence::Findings::default(),
-        network: Network::Off,
+        findings: minke_exec::sandbox::ScopeFindings::default(),
+        network: NetworkAccess::Off,
         env: EnvRules::default(),
     }
 }
 
-fn touch(at: &Path) -> Start {
+fn touch_command(at: &Path) -> SandboxCommand {
     let null = || std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
-    Start {
+    SandboxCommand {
         argv: ["sh", "-c", "echo > ran"].iter().map(Into::into).collect(),
         cwd: at.join("work"),
         stdin: null().into(),
         stdout: null().into(),
         stderr: null().into(),
         tty: false,
-        limits: Limits::default(),
+        limits: CommandLimits::default(),
     }
 }

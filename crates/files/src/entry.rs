@@ -1,130 +1,132 @@
-//! Entries: what stands at a path itself, links not followed; looked at, made and removed, for putting things back.
+//! Metadata, creation and removal of single entries without following links; used to restore files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use minke_policy::Level;
+use minke_policy::AccessLevel;
 use rustix::fs::{AtFlags, FileType, Mode};
 
-use crate::beneath::{self, again, device_of, mode_of};
+use crate::access::AccessRules;
 use crate::error::FileError;
-use crate::files::Files;
-use crate::resolve::{At, Spot};
-use crate::walls::Walls;
+use crate::resolve::{PathTarget, ResolvedPath};
+use crate::safe_open::{self, device_number, file_mode, retry_interrupted};
+use crate::scoped_files::ScopedFiles;
 
-/// What stands at a path.
+/// The metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    pub kind: Kind,
+pub struct PathEntry {
+    pub kind: PathEntryKind,
     /// Permission bits.
     pub mode: u32,
     pub size: u64,
     pub device: u64,
     pub inode: u64,
-    /// Since 1970, in nanoseconds.
-    pub changed: i128,
+    /// Nanoseconds since 1970.
+    pub changed_nanos: i128,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum PathEntryKind {
     File,
     Directory,
-    /// A symbolic link, and where it points.
+    /// A symbolic link and its target.
     Link(PathBuf),
     /// A FIFO, a socket or a device.
     Special,
 }
 
-impl Files {
-    /// What stands at a path; `None` if nothing does. Links in it are refused, one at its end is what is looked at.
-    pub fn entry(&self, path: &Path) -> Result<Option<Entry>, FileError> {
-        self.named(|walls| entry(walls, path))
+impl ScopedFiles {
+    /// Returns the entry at a path, `None` if it is missing. A link in the path is refused; a link at its end is
+    /// returned itself.
+    pub fn path_entry(&self, path: &Path) -> Result<Option<PathEntry>, FileError> {
+        self.with_shown_paths(|walls| read_entry(walls, path))
     }
 
-    /// Removes a file or a link, not what it points to.
-    pub fn remove(&self, path: &Path) -> Result<(), FileError> {
-        self.unlink(path, AtFlags::empty())
+    /// Removes a file or a link, not the link's target.
+    pub fn remove_entry(&self, path: &Path) -> Result<(), FileError> {
+        self.unlink_entry(path, AtFlags::empty())
     }
 
-    /// Removes a directory that is empty.
+    /// Removes an empty directory.
     pub fn remove_directory(&self, path: &Path) -> Result<(), FileError> {
-        self.unlink(path, AtFlags::REMOVEDIR)
+        self.unlink_entry(path, AtFlags::REMOVEDIR)
     }
 
-    fn unlink(&self, path: &Path, flags: AtFlags) -> Result<(), FileError> {
-        self.named(|walls| match walls.resolve_nofollow(path, Level::Write)? {
-            Spot { at: At::Entry { dir, name, .. }, .. } => {
-                again(|| rustix::fs::unlinkat(&dir, &name, flags))
+    fn unlink_entry(&self, path: &Path, flags: AtFlags) -> Result<(), FileError> {
+        self.with_shown_paths(|walls| match walls.resolve_nofollow(path, AccessLevel::Write)? {
+            ResolvedPath { target: PathTarget::Entry { dir, name, .. }, .. } => {
+                retry_interrupted(|| rustix::fs::unlinkat(&dir, &name, flags))
                     .map_err(|e| FileError::from_io(path, "removing it", e))
             }
-            Spot { at: At::Grant, path } => {
-                Err(FileError::Denied { path, why: "the directory of a grant is not removed" })
+            ResolvedPath { target: PathTarget::Grant, path } => {
+                Err(FileError::Denied { path, why: "the directory of a grant cannot be removed" })
             }
-            Spot { path, .. } => Err(FileError::NotFound { path }),
+            ResolvedPath { path, .. } => Err(FileError::NotFound { path }),
         })
     }
 
-    /// Makes a symbolic link. Where it points is not looked at: following it later is.
-    pub fn make_link(&self, path: &Path, target: &Path) -> Result<(), FileError> {
-        let (dir, name) = self.free(path)?;
-        again(|| rustix::fs::symlinkat(target, &dir, &name))
-            .map_err(|e| FileError::from_io(path, "making a link", e))
+    /// Creates a symbolic link. The target is not checked; it is checked when the link is followed.
+    pub fn create_symlink(&self, path: &Path, target: &Path) -> Result<(), FileError> {
+        let (dir, name) = self.open_free_name(path)?;
+        retry_interrupted(|| rustix::fs::symlinkat(target, &dir, &name))
+            .map_err(|e| FileError::from_io(path, "creating a link", e))
     }
 
-    /// Makes a directory; the one that it is in must exist.
-    pub fn make_directory(&self, path: &Path, mode: u32) -> Result<(), FileError> {
-        let (dir, name) = self.free(path)?;
-        let failed = |e| FileError::from_io(path, "making a directory", e);
+    /// Creates a directory; its parent must exist.
+    pub fn create_directory(&self, path: &Path, mode: u32) -> Result<(), FileError> {
+        let (dir, name) = self.open_free_name(path)?;
+        let failed = |e| FileError::from_io(path, "creating a directory", e);
         let mode = Mode::from_raw_mode((mode & 0o1777) as rustix::fs::RawMode);
-        again(|| rustix::fs::mkdirat(&dir, &name, mode)).map_err(failed)?;
-        // The process's own mask has taken bits away.
-        let made = beneath::listable(dir.as_fd(), Path::new(&name)).map_err(failed)?;
-        again(|| rustix::fs::fchmod(&made, mode)).map_err(failed)
+        retry_interrupted(|| rustix::fs::mkdirat(&dir, &name, mode)).map_err(failed)?;
+        // The umask of this process has removed bits.
+        let made = safe_open::open_listable(dir.as_fd(), Path::new(&name)).map_err(failed)?;
+        retry_interrupted(|| rustix::fs::fchmod(&made, mode)).map_err(failed)
     }
 
-    fn free(&self, path: &Path) -> Result<(OwnedFd, OsString), FileError> {
-        self.named(|walls| match walls.resolve_nofollow(path, Level::Write)? {
-            Spot { at: At::Free { dir, name }, .. } => Ok((dir, name)),
-            Spot { at: At::Far, path } => {
+    fn open_free_name(&self, path: &Path) -> Result<(OwnedFd, OsString), FileError> {
+        self.with_shown_paths(|walls| match walls.resolve_nofollow(path, AccessLevel::Write)? {
+            ResolvedPath { target: PathTarget::Missing { dir, name }, .. } => Ok((dir, name)),
+            ResolvedPath { target: PathTarget::MissingParent, path } => {
                 let missing = path.parent().unwrap_or(&path).to_owned();
-                Err(FileError::NoDirectory { path, missing })
+                Err(FileError::MissingDirectory { path, missing })
             }
-            Spot { path, .. } => Err(FileError::Exists { path }),
+            ResolvedPath { path, .. } => Err(FileError::Exists { path }),
         })
     }
 }
 
-fn entry(walls: &Walls, path: &Path) -> Result<Option<Entry>, FileError> {
-    let spot = walls.resolve_nofollow(path, Level::Read)?;
-    let failed = |e| FileError::from_io(path, "looking at it", e);
-    let (found, kind) = match spot.at {
-        At::Free { .. } | At::Far => return Ok(None),
-        At::Grant => {
-            let (grant, below) = walls.beneath(&spot.path)?;
-            let dir = beneath::directory(grant, &below).map_err(failed)?;
-            (rustix::fs::fstat(&dir).map_err(failed)?, Kind::Directory)
+fn read_entry(walls: &AccessRules, path: &Path) -> Result<Option<PathEntry>, FileError> {
+    let spot = walls.resolve_nofollow(path, AccessLevel::Read)?;
+    let failed = |e| FileError::from_io(path, "reading its metadata", e);
+    let (found, kind) = match spot.target {
+        PathTarget::Missing { .. } | PathTarget::MissingParent => return Ok(None),
+        PathTarget::Grant => {
+            let (grant, below) = walls.grant_below(&spot.path)?;
+            let dir = safe_open::open_directory(grant, &below).map_err(failed)?;
+            (rustix::fs::fstat(&dir).map_err(failed)?, PathEntryKind::Directory)
         }
-        At::Entry { dir, name, found } => {
-            let kind = match FileType::from_raw_mode(found.st_mode) {
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Directory,
+        PathTarget::Entry { dir, name, stat } => {
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => PathEntryKind::File,
+                FileType::Directory => PathEntryKind::Directory,
                 FileType::Symlink => {
-                    let target = again(|| rustix::fs::readlinkat(&dir, &name, Vec::new())).map_err(failed)?;
-                    Kind::Link(OsStr::from_bytes(target.as_bytes()).into())
+                    let target = retry_interrupted(|| rustix::fs::readlinkat(&dir, &name, Vec::new()))
+                        .map_err(failed)?;
+                    PathEntryKind::Link(OsStr::from_bytes(target.as_bytes()).into())
                 }
-                _ => Kind::Special,
+                _ => PathEntryKind::Special,
             };
-            (found, kind)
+            (stat, kind)
         }
     };
-    Ok(Some(Entry {
+    Ok(Some(PathEntry {
         kind,
-        mode: mode_of(&found) & 0o7777,
+        mode: file_mode(&found) & 0o7777,
         size: u64::try_from(found.st_size).unwrap_or_default(),
-        device: device_of(&found),
+        device: device_number(&found),
         inode: found.st_ino,
-        changed: i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec),
+        changed_nanos: i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec),
     }))
 }

@@ -1,89 +1,89 @@
-//! Why a file could not be reached: what, where, and what to do, in words that a model can act on.
+//! Why a file could not be used, and what to do about it, in words that the model can act on.
 //!
-//! Invariant: paths are named as they were asked for, `/tmp` where the pod's own is meant
+//! Invariant: paths are named as requested; `/tmp` stands for the pod's own temporary directory
 //! (`a_refusal_in_the_moved_tmp_names_the_path_as_it_was_asked_for`).
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use minke_policy::Level;
+use minke_policy::AccessLevel;
 
-use crate::walls::Walls;
+use crate::access::AccessRules;
 
-/// Why a scope cannot be held.
+/// Why a scope cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilesError {
     #[error(
-        "the grant {} cannot be held: {why}; give an absolute path without `..`, `.` or symbolic links",
-        Shown(target)
+        "could not use the grant {}: {why}; give an absolute path without `..`, `.` or symbolic links",
+        PrintablePath(target)
     )]
     NotCanonical { target: PathBuf, why: String },
-    #[error("the grant {} cannot be opened: {why}", Shown(target))]
+    #[error("could not open the grant {}: {why}", PrintablePath(target))]
     CannotOpen { target: PathBuf, why: String },
 }
 
-/// Why something was not done to a file. Each begins with the path, so that a tool can put what it tried before it.
+/// Why a file operation failed. The text begins with the path, so that a tool can put the attempted action before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    #[error("{}: it is not an absolute path; give one that begins with /", Shown(.path))]
+    #[error("{}: it is not an absolute path; give one that begins with /", PrintablePath(.path))]
     RelativePath { path: PathBuf },
-    #[error("{}: {why}", Shown(.path))]
+    #[error("{}: {why}", PrintablePath(.path))]
     InvalidPath { path: PathBuf, why: &'static str },
-    #[error("{}: it is outside of the scope, which is {scope}; work inside it or ask for a wider one", Shown(.path))]
+    #[error("{}: it is outside of the scope, which is {scope}; work inside it or ask for a wider one", PrintablePath(.path))]
     OutOfScope { path: PathBuf, scope: String },
     #[error(
-        "{}: it may only be read, not written; the scope is {scope}; write somewhere else or ask for a wider one",
-        Shown(.path)
+        "{}: it is read-only; the scope is {scope}; write somewhere else or ask for a wider one",
+        PrintablePath(.path)
     )]
     ReadOnly { path: PathBuf, scope: String },
     #[error(
-        "{}: it is lent to the pod `{to}` and can only be read until that has stopped (WaitPods, StopPod)",
-        Shown(.path)
+        "{}: it is lent to the pod `{to}` and is read-only until that pod has ended (WaitPods, StopPod)",
+        PrintablePath(.path)
     )]
     Lent { path: PathBuf, to: String },
     #[error(
-        "{}: {} is protected from agents, because what stands there is run or believed later; a person can lift this",
-        Shown(.path), .name
+        "{}: {} is protected from agents, because programs run or trust it; the user can allow it with `--lift`",
+        PrintablePath(.path), .name
     )]
     Protected { path: PathBuf, name: &'static str },
-    #[error("{}: {} is hidden from agents, because it holds secrets or what runs this pod; do without it", Shown(.path), Shown(.wall))]
+    #[error("{}: {} is hidden from agents, because it contains secrets or files that control this pod", PrintablePath(.path), PrintablePath(.wall))]
     Masked { path: PathBuf, wall: PathBuf },
     #[error(
         "{}: it leads through a symbolic link to {}, where {} is not allowed; {why}",
-        Shown(.path), Shown(.target), .want.as_str()
+        PrintablePath(.path), PrintablePath(.target), .want.as_str()
     )]
-    SymlinkOutOfScope { path: PathBuf, target: PathBuf, want: Level, why: String },
-    #[error("{}: it is a symbolic link to {}, where there is nothing; name the file that you want", Shown(.path), Shown(.target))]
+    SymlinkOutOfScope { path: PathBuf, target: PathBuf, want: AccessLevel, why: String },
+    #[error("{}: it is a symbolic link to {}, where there is nothing; name the file that you want", PrintablePath(.path), PrintablePath(.target))]
     BrokenSymlink { path: PathBuf, target: PathBuf },
-    #[error("{}: its symbolic links lead in a circle or through more than {} others", Shown(.path), crate::resolve::LINKS)]
+    #[error("{}: its symbolic links lead in a circle or through more than {} others", PrintablePath(.path), crate::resolve::MAX_LINKS)]
     LinkLoop { path: PathBuf },
-    #[error("{}: a symbolic link stands in the path, and here none is followed", Shown(.path))]
+    #[error("{}: the path contains a symbolic link, which is not followed here", PrintablePath(.path))]
     SymlinkNotFollowed { path: PathBuf },
-    #[error("{}: there is no such file; check the path", Shown(.path))]
+    #[error("{}: there is no such file; check the path", PrintablePath(.path))]
     NotFound { path: PathBuf },
-    #[error("{}: its directory {} does not exist", Shown(.path), Shown(.missing))]
-    NoDirectory { path: PathBuf, missing: PathBuf },
-    #[error("{}: it is a directory; give a file in it", Shown(.path))]
+    #[error("{}: its directory {} does not exist", PrintablePath(.path), PrintablePath(.missing))]
+    MissingDirectory { path: PathBuf, missing: PathBuf },
+    #[error("{}: it is a directory; give a file in it", PrintablePath(.path))]
     IsDirectory { path: PathBuf },
-    #[error("{}: something in its path is not a directory", Shown(.path))]
+    #[error("{}: a part of its path is not a directory", PrintablePath(.path))]
     NotADirectory { path: PathBuf },
-    #[error("{}: it is {what}; give a regular file", Shown(.path))]
+    #[error("{}: it is {what}; give a regular file", PrintablePath(.path))]
     Special { path: PathBuf, what: &'static str },
-    #[error("{}: it has been changed since; read it again", Shown(.path))]
+    #[error("{}: it has changed in the meantime; read it again", PrintablePath(.path))]
     Changed { path: PathBuf },
-    #[error("{}: it exists already", Shown(.path))]
+    #[error("{}: it exists already", PrintablePath(.path))]
     Exists { path: PathBuf },
-    #[error("{}: {why}", Shown(.path))]
+    #[error("{}: {why}", PrintablePath(.path))]
     Denied { path: PathBuf, why: &'static str },
-    #[error("{}: it has {bytes} bytes, more than the {most} that can be taken at once", Shown(.path))]
+    #[error("{}: it has {bytes} bytes, the limit is {most}", PrintablePath(.path))]
     TooLarge { path: PathBuf, bytes: u64, most: u64 },
-    #[error("{}: {doing} did not work: {why}", Shown(.path))]
+    #[error("{}: {doing} failed: {why}", PrintablePath(.path))]
     Io { path: PathBuf, doing: &'static str, why: String },
 }
 
 impl FileError {
-    /// From the kernel's answer; those that say something about the path become kinds of their own.
+    /// Converts an I/O error. Errors about the path itself get their own variants.
     pub(crate) fn from_io(path: &Path, doing: &'static str, e: impl Into<io::Error>) -> FileError {
         use rustix::io::Errno;
         let e = e.into();
@@ -100,9 +100,9 @@ impl FileError {
             Some(Errno::ACCESS) => FileError::Denied { path, why: "its permissions forbid it" },
             Some(Errno::PERM) => FileError::Denied {
                 path,
-                why: "the system does not permit it; it may belong to somebody else or be marked as unchangeable",
+                why: "the system does not permit it; it may belong to another user or be immutable",
             },
-            Some(Errno::ROFS) => FileError::Denied { path, why: "it lies on a read-only file system" },
+            Some(Errno::ROFS) => FileError::Denied { path, why: "it is on a read-only file system" },
             Some(Errno::NOSPC | Errno::DQUOT) => FileError::Denied {
                 path,
                 why: "the disk is full; nothing was changed; free some space and try again",
@@ -114,11 +114,11 @@ impl FileError {
         }
     }
 
-    /// The same about the path as it was asked for.
-    pub(crate) fn about(mut self, asked: PathBuf) -> FileError {
+    /// Replaces the path by the requested one.
+    pub(crate) fn with_path(mut self, asked: PathBuf) -> FileError {
         match &mut self {
             FileError::NotFound { path }
-            | FileError::NoDirectory { path, .. }
+            | FileError::MissingDirectory { path, .. }
             | FileError::NotADirectory { path }
             | FileError::Denied { path, .. }
             | FileError::InvalidPath { path, .. }
@@ -128,20 +128,20 @@ impl FileError {
         self
     }
 
-    /// The same with every path as the model and the shell name it, which is what they can act on.
-    pub(crate) fn named_by(mut self, walls: &Walls) -> FileError {
-        for path in self.paths() {
-            *path = walls.shown(path);
+    /// Replaces every path by the one that the model and the shell use.
+    pub(crate) fn with_shown_paths(mut self, walls: &AccessRules) -> FileError {
+        for path in self.paths_mut() {
+            *path = walls.to_shown_path(path);
         }
         self
     }
 
-    fn paths(&mut self) -> Vec<&mut PathBuf> {
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match self {
             FileError::Masked { path, wall: other }
             | FileError::SymlinkOutOfScope { path, target: other, .. }
             | FileError::BrokenSymlink { path, target: other }
-            | FileError::NoDirectory { path, missing: other } => vec![path, other],
+            | FileError::MissingDirectory { path, missing: other } => vec![path, other],
             FileError::RelativePath { path }
             | FileError::InvalidPath { path, .. }
             | FileError::OutOfScope { path, .. }
@@ -163,17 +163,17 @@ impl FileError {
     }
 
     pub fn is_missing(&self) -> bool {
-        matches!(self, FileError::NotFound { .. } | FileError::NoDirectory { .. })
+        matches!(self, FileError::NotFound { .. } | FileError::MissingDirectory { .. })
     }
 }
 
-/// The most of a path that a message repeats; of a path the end counts.
+/// The most characters of a path in a message; the end is shown.
 const SHOWN_CHARS: usize = 200;
 
-/// A path in a message: bounded, and without characters that would break the line.
-pub(crate) struct Shown<'a>(pub(crate) &'a Path);
+/// Formats a path for a message: shortened, with control characters escaped.
+pub(crate) struct PrintablePath<'a>(pub(crate) &'a Path);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for PrintablePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string_lossy();
         let count = text.chars().count();

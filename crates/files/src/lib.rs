@@ -1,28 +1,29 @@
-//! Files: what lies in a pod's scope, reached beneath descriptors of its grants and never by a path that is resolved twice.
+//! Files: access to the files of a pod's scope, relative to descriptors of its grants. No path is resolved twice.
 //!
-//! Here: opening (`files`), replacing (`replace`, `temporary`), putting back and removing (`entry`), removing whole
-//! directories (`removal`), where a path leads (`resolve`),
-//! what holds at a path (`walls`), the one way into the kernel (`beneath`). Elsewhere: which paths a pod may touch
-//! (`policy`), what a tool makes of a file (`tools`), commands, which the kernel holds (`exec`).
-//! Invariant: nothing outside the scope is read or changed, whoever swaps directories and links meanwhile
-//! (`no_swap_leads_outside`).
+//! Here: opening (`scoped_files`), replacing (`replace`, `temporary`), restoring and removing (`entry`), removing
+//! directory trees (`removal`), resolving paths (`resolve`), access rules (`access`), the system calls (`safe_open`).
+//! Elsewhere: the rules of a scope (`policy`), the use of a file by a tool (`tools`), commands, which the kernel
+//! restricts (`exec`). Invariant: nothing outside the scope is read or changed, even if directories and links are
+//! replaced at the same time (`no_swap_leads_outside`).
 
-mod beneath;
+mod access;
 mod entry;
 mod error;
-mod files;
 mod removal;
 mod replace;
 mod resolve;
+mod safe_open;
+mod scoped_files;
 mod temporary;
-mod walls;
 
-pub use minke_policy::Level;
+pub use minke_policy::AccessLevel;
 
-pub use entry::{Entry, Kind};
+pub use access::LentScope;
+pub use entry::{PathEntry, PathEntryKind};
 pub use error::{FileError, FilesError};
-pub use files::{Files, FilesConfig, LedTo, Located, Opened, OpenedDir, TmpAlias};
 pub use removal::{Removal, remove_tree};
-pub use replace::{Expect, FILE_BYTES, Guard, Replaced, hash};
-pub use temporary::make_files_under;
-pub use walls::Lent;
+pub use replace::{ExpectedContent, FileGuard, MAX_FILE_BYTES, ReplacedFile, content_hash};
+pub use scoped_files::{
+    ExtraProtection, FilesConfig, LocatedPath, OpenedDir, OpenedFile, ScopedFiles, TmpAlias,
+};
+pub use temporary::set_file_umask;

@@ -1,9 +1,10 @@
-//! Removal of whole directories that a command may have shaped: deep, wide, closed to their owner, full of links.
+//! Removes directory trees of any shape that a command may have created: deep, wide, without permissions, full of
+//! links.
 //!
-//! Here: the one function that removes such a directory. It works by descriptors, follows no link and needs no more
-//! descriptors, stack or path length for thirty thousand levels than for one: the directories of each level are moved up
-//! into the one that is removed, so none is ever deep. A caller may bound its time; the next call finishes the rest.
-//! Invariant: time grows with the number of entries alone (`a_deep_directory_is_removed_in_linear_time`), and nothing
+//! Works by descriptors and follows no link. Subdirectories are moved up into the root of the removal, so the work
+//! never gets deep: thirty thousand levels need no more descriptors, stack or path length than one. The caller may set
+//! a deadline; the next call removes the rest.
+//! Invariants: the time is linear in the number of entries (`a_deep_directory_is_removed_in_linear_time`); nothing
 //! outside the directory changes (`removal_follows_no_link`).
 
 use std::ffi::{CStr, CString, OsString};
@@ -16,33 +17,33 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What a directory is opened with; a link in its place is refused.
-const DIRECTORY: OFlags =
+/// Flags for opening a directory; a link in its place is refused.
+const DIRECTORY_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Passes over a directory in which something else still creates entries.
-const PASSES: u32 = 64;
+/// The most passes over a directory in which another process still creates entries.
+const MAX_PASSES: u32 = 64;
 
-/// Makes the names of moved directories differ between the calls of one process.
-static CALLS: AtomicU64 = AtomicU64::new(0);
+/// Makes the names of moved directories unique within one process.
+static CALL_COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// How a removal ended.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Removal {
-    /// The directory is gone.
+    /// The directory has been removed.
     Complete,
-    /// The time was over; a later call removes the rest.
+    /// The deadline has passed; a later call removes the rest.
     Unfinished,
 }
 
-/// Removes a directory with everything in it. A path at which there is nothing is no error. With `until`, it stops at that
-/// time and leaves the rest. Blocks.
-pub fn remove_tree(path: &Path, until: Option<Instant>) -> io::Result<Removal> {
+/// Removes a directory tree. A missing path is not an error. With `until`, it stops at that time and leaves the rest.
+/// Blocks.
+pub fn remove_tree(path: &Path, deadline: Option<Instant>) -> io::Result<Removal> {
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the path of a directory to remove has no name",
+            "the path of the directory to remove has no file name",
         ));
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -59,16 +60,16 @@ pub fn remove_tree(path: &Path, until: Option<Instant>) -> io::Result<Removal> {
         Err(e) => return Err(e.into()),
     };
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let call = CALL_COUNTER.fetch_add(1, Ordering::Relaxed);
     let prefix = format!(".minke-removal-{}-{call}-{since}-", std::process::id());
-    let mut work = Work { root, prefix, moved: 0, emptied: 0, until };
-    for _ in 0..PASSES {
-        if work.pass()? == Removal::Unfinished {
+    let mut work = TreeRemoval { root, prefix, moved: 0, emptied: 0, deadline };
+    for _ in 0..MAX_PASSES {
+        if work.remove_entries()? == Removal::Unfinished {
             return Ok(Removal::Unfinished);
         }
         match rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => return Ok(Removal::Complete),
-            // Some file systems skip entries of a directory that changes while it is read.
+            // Some file systems skip entries of a directory that changes during the listing.
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
@@ -76,36 +77,36 @@ pub fn remove_tree(path: &Path, until: Option<Instant>) -> io::Result<Removal> {
     Err(io::Error::from(Errno::NOTEMPTY))
 }
 
-/// A removal under way.
-struct Work {
+/// A running removal.
+struct TreeRemoval {
     root: OwnedFd,
-    /// What the names of moved directories begin with. No command can have foreseen it.
+    /// Name prefix of moved directories; unpredictable for commands.
     prefix: String,
-    /// Directories that were moved into the root …
+    /// Number of directories that were moved into the root.
     moved: u64,
-    /// … and how many of them are gone again.
+    /// Number of moved directories that have been removed.
     emptied: u64,
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
-impl Work {
-    fn is_over(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
+impl TreeRemoval {
+    fn is_past_deadline(&self) -> bool {
+        self.deadline.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Removes what the root holds now.
-    fn pass(&mut self) -> io::Result<Removal> {
+    /// Removes the current entries of the root.
+    fn remove_entries(&mut self) -> io::Result<Removal> {
         let root = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
-        for entry in read(&root)? {
-            if self.is_over() {
+        for entry in read_entries(&root)? {
+            if self.is_past_deadline() {
                 return Ok(Removal::Unfinished);
             }
             let entry = entry?;
             let name = entry.file_name();
-            if is_self(name) || name.to_bytes().starts_with(self.prefix.as_bytes()) {
+            if is_dot_entry(name) || name.to_bytes().starts_with(self.prefix.as_bytes()) {
                 continue;
             }
-            if !unlink(root.as_fd(), name, entry.file_type())?
+            if !remove_entry(root.as_fd(), name, entry.file_type())?
                 && self.empty_directory(name)? == Removal::Unfinished
             {
                 return Ok(Removal::Unfinished);
@@ -121,21 +122,21 @@ impl Work {
         Ok(Removal::Complete)
     }
 
-    /// Removes a directory of the root. Its own directories are moved into the root.
+    /// Empties a directory of the root. Its subdirectories are moved into the root.
     fn empty_directory(&mut self, name: &CStr) -> io::Result<Removal> {
         let dir = match open_directory(self.root.as_fd(), name) {
             Ok(dir) => dir,
             Err(Errno::NOENT) => return Ok(Removal::Complete),
             Err(e) => return Err(e.into()),
         };
-        for _ in 0..PASSES {
-            for entry in read(&dir)? {
-                if self.is_over() {
+        for _ in 0..MAX_PASSES {
+            for entry in read_entries(&dir)? {
+                if self.is_past_deadline() {
                     return Ok(Removal::Unfinished);
                 }
                 let entry = entry?;
                 let inner = entry.file_name();
-                if !is_self(inner) && !unlink(dir.as_fd(), inner, entry.file_type())? {
+                if !is_dot_entry(inner) && !remove_entry(dir.as_fd(), inner, entry.file_type())? {
                     self.move_up(dir.as_fd(), inner)?;
                 }
             }
@@ -151,7 +152,7 @@ impl Work {
     fn move_up(&mut self, dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
         let to = c_name(OsString::from(format!("{}{}", self.prefix, self.moved)))?;
         let moved = match rustix::fs::renameat(dir, name, &self.root, &to) {
-            // Its `..` changes, for which its owner needs the right to write in it.
+            // The move changes its `..`, for which the owner needs write permission.
             Err(Errno::ACCESS | Errno::PERM) => {
                 grant_owner(dir, name)?;
                 rustix::fs::renameat(dir, name, &self.root, &to)
@@ -169,12 +170,12 @@ impl Work {
     }
 }
 
-/// Removes an entry that is no directory, or an empty one. Gives false for a directory that holds something.
-fn unlink(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> io::Result<bool> {
+/// Removes a file or an empty directory. Returns false for a directory that is not empty.
+fn remove_entry(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> io::Result<bool> {
     if kind != FileType::Directory {
         match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(true),
-            // Not every file system says what an entry is.
+            // Not every file system reports the type of an entry.
             Err(Errno::ISDIR | Errno::PERM) => {}
             Err(e) => return Err(e.into()),
         }
@@ -186,12 +187,12 @@ fn unlink(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> io::Result<bool> 
     }
 }
 
-/// Opens a directory by its name, and makes it readable and writable for its owner if it is not.
+/// Opens a directory by name, and grants its owner access if necessary.
 fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let opened = match rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()) {
+    let opened = match rustix::fs::openat(dir, name, DIRECTORY_FLAGS, Mode::empty()) {
         Err(Errno::ACCESS) => {
             grant_owner(dir, name)?;
-            rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())
+            rustix::fs::openat(dir, name, DIRECTORY_FLAGS, Mode::empty())
         }
         opened => opened,
     }?;
@@ -203,7 +204,7 @@ fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     Ok(opened)
 }
 
-/// Gives the owner of a directory all rights in it. A link in its place is refused.
+/// Grants the owner of a directory all permissions. A link in its place is refused.
 #[cfg(target_os = "linux")]
 fn grant_owner(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
@@ -212,20 +213,20 @@ fn grant_owner(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::RWXU)
 }
 
-/// Gives the owner of a directory all rights in it. A link in its place is not followed.
+/// Grants the owner of a directory all permissions. A link in its place is not followed.
 #[cfg(not(target_os = "linux"))]
 fn grant_owner(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// The entries of a directory, from its beginning.
-fn read(dir: &OwnedFd) -> Result<Dir, Errno> {
+/// Reads the entries of a directory from its beginning.
+fn read_entries(dir: &OwnedFd) -> Result<Dir, Errno> {
     let mut entries = Dir::read_from(dir)?;
     entries.rewind();
     Ok(entries)
 }
 
-fn is_self(name: &CStr) -> bool {
+fn is_dot_entry(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 

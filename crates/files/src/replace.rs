@@ -1,8 +1,8 @@
-//! Replace: a file's new content, whole or not at all. A temporary file in the same opened directory takes the old one's
-//! mode, owner and attributes, reaches the disk and is renamed; the old file is never written to, so that a hard link to
-//! it elsewhere keeps what it had.
+//! Replaces the content of a file atomically. A temporary file in the same opened directory gets the old file's mode,
+//! owner and attributes, is synced, and is renamed. The old file is never written to, so other hard links keep their
+//! content.
 //!
-//! Invariant: two changes of one file follow one another (`parallel_replacements_lose_nothing`).
+//! Invariant: concurrent changes of one file are serialized (`parallel_replacements_lose_nothing`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,227 +12,247 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use minke_policy::Level;
+use minke_policy::AccessLevel;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::beneath::{self, again, mode_of};
+use crate::access::AccessRules;
 use crate::error::FileError;
-use crate::files::{Files, open_spot, refuse_special};
-use crate::resolve::{At, Spot};
-use crate::temporary::{NEW_FILE, Temporary, under_umask};
-use crate::walls::Walls;
+use crate::resolve::{PathTarget, ResolvedPath};
+use crate::safe_open::{self, file_mode, retry_interrupted};
+use crate::scoped_files::{ScopedFiles, open_resolved, refuse_special};
+use crate::temporary::{NEW_FILE_MODE, TemporaryFile, mode_under_umask};
 
-/// The largest file whose content is compared or replaced: it is held in memory once or twice.
-pub const FILE_BYTES: u64 = 64 * 1024 * 1024;
-const NEW_DIRECTORY: u32 = 0o777;
+/// The largest file that is compared or replaced; it is held in memory once or twice.
+pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+const NEW_DIRECTORY_MODE: u32 = 0o777;
 
-/// What must stand at a path for it to be replaced.
+/// The required content before a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect<'a> {
-    /// Nothing.
+pub enum ExpectedContent<'a> {
+    /// The file must not exist.
     Absent,
-    /// Content with this hash (`hash`).
+    /// The content must have this hash (`content_hash`).
     Hash(&'a str),
     Any,
 }
 
-/// What a replacement came to.
+/// The result of a replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replaced {
-    /// Where it lies, links followed.
+pub struct ReplacedFile {
+    /// The path without links.
     pub path: PathBuf,
     pub created: bool,
-    /// Hash of what was there, if it was asked for.
-    pub before: Option<String>,
-    /// Hash of what is there now.
-    pub hash: String,
-    /// Directories that were made for it, outermost first.
-    pub directories: Vec<PathBuf>,
-    /// The file had another owner or group, and we may not give it away: it is ours now.
+    /// Hash of the old content, if it was checked.
+    pub old_hash: Option<String>,
+    /// Hash of the new content.
+    pub new_hash: String,
+    /// Directories that were created for it, outermost first.
+    pub created_directories: Vec<PathBuf>,
+    /// Whether the file had another owner or group that could not be kept; it now belongs to this process's user.
     pub owner_lost: bool,
 }
 
-/// SHA-256 in hexadecimal, as previews and the log have it.
-pub fn hash(content: &[u8]) -> String {
+/// Returns the SHA-256 in hexadecimal, as in previews and in the log.
+pub fn content_hash(content: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(content).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text
     })
 }
 
-/// Whoever changes a file holds its lock meanwhile. A fixed number of locks: two files that share one only wait.
-pub(crate) struct Locks {
+/// Serializes changes of one file. The number of locks is fixed; two files that share one only wait for each other.
+pub(crate) struct FileLocks {
     locks: [Mutex<()>; 64],
     order: RandomState,
 }
 
-impl Default for Locks {
-    fn default() -> Locks {
-        Locks { locks: [const { Mutex::new(()) }; 64], order: RandomState::new() }
+impl Default for FileLocks {
+    fn default() -> FileLocks {
+        FileLocks { locks: [const { Mutex::new(()) }; 64], order: RandomState::new() }
     }
 }
 
-/// One file's turn.
+/// The lock of one file.
 #[must_use]
-pub struct Guard<'a> {
-    files: &'a Files,
+pub struct FileGuard<'a> {
+    files: &'a ScopedFiles,
     path: PathBuf,
-    _held: MutexGuard<'a, ()>,
+    _lock: MutexGuard<'a, ()>,
 }
 
-impl Files {
-    /// Waits for the file's turn; what is read and replaced through the guard is not changed by us in between.
-    pub fn lock(&self, path: &Path) -> Result<Guard<'_>, FileError> {
-        let real = self.named(|walls| walls.resolve(path, Level::Read))?.path;
-        let Locks { locks, order } = &self.locks;
+impl ScopedFiles {
+    /// Waits for the lock of a file. While the guard exists, no other call of this process changes the file.
+    pub fn lock_file(&self, path: &Path) -> Result<FileGuard<'_>, FileError> {
+        let real = self.with_shown_paths(|walls| walls.resolve_path(path, AccessLevel::Read))?.path;
+        let FileLocks { locks, order } = &self.locks;
         let index = order.hash_one(&real) % locks.len() as u64;
-        let lock = &locks[usize::try_from(index).expect("a remainder of 64 fits")];
-        // A panic under the lock has left the file whole: it is replaced by a rename.
+        let lock = &locks[usize::try_from(index).expect("the index is below the number of locks")];
+        // Files are replaced by a rename, so the file is consistent after a panic.
         let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Guard { files: self, path: path.to_owned(), _held: held })
+        Ok(FileGuard { files: self, path: path.to_owned(), _lock: held })
     }
 
-    /// Replaces a file, or makes one and the directories it needs.
-    pub fn replace(&self, path: &Path, content: &[u8], expect: Expect<'_>) -> Result<Replaced, FileError> {
-        self.lock(path)?.replace(content, expect)
+    /// Replaces a file, or creates it and its missing directories.
+    pub fn replace_file(
+        &self,
+        path: &Path,
+        content: &[u8],
+        expect: ExpectedContent<'_>,
+    ) -> Result<ReplacedFile, FileError> {
+        self.lock_file(path)?.replace_content(content, expect)
     }
 
-    /// The same with a mode that is given, for putting a file back as it was.
-    pub fn restore(&self, path: &Path, content: &[u8], mode: u32) -> Result<Replaced, FileError> {
-        self.lock(path)?.put(content, Expect::Any, Some(mode))
+    /// Replaces a file and sets the given mode; used to restore a file.
+    pub fn restore_file(&self, path: &Path, content: &[u8], mode: u32) -> Result<ReplacedFile, FileError> {
+        self.lock_file(path)?.put_content(content, ExpectedContent::Any, Some(mode))
     }
 }
 
-impl Guard<'_> {
-    /// The whole content of the file; `None` if there is none.
-    pub fn read(&self) -> Result<Option<(Vec<u8>, std::fs::Metadata)>, FileError> {
-        self.files.named(|walls| {
-            let spot = walls.resolve(&self.path, Level::Read)?;
+impl FileGuard<'_> {
+    /// Returns the content of the file; `None` if it does not exist.
+    pub fn read_content(&self) -> Result<Option<(Vec<u8>, std::fs::Metadata)>, FileError> {
+        self.files.with_shown_paths(|walls| {
+            let spot = walls.resolve_path(&self.path, AccessLevel::Read)?;
             if !spot.exists() {
                 return Ok(None);
             }
-            let mut opened = open_spot(spot)?;
-            let content = read_whole(&mut opened.file, &opened.path)?;
+            let mut opened = open_resolved(spot)?;
+            let content = read_whole_file(&mut opened.file, &opened.path)?;
             Ok(Some((content, opened.meta)))
         })
     }
 
-    pub fn replace(&self, content: &[u8], expect: Expect<'_>) -> Result<Replaced, FileError> {
-        self.put(content, expect, None)
-    }
-
-    fn put(&self, content: &[u8], expect: Expect<'_>, mode: Option<u32>) -> Result<Replaced, FileError> {
-        self.files.named(|walls| self.put_within(walls, content, expect, mode))
-    }
-
-    fn put_within(
+    pub fn replace_content(
         &self,
-        walls: &Walls,
         content: &[u8],
-        expect: Expect<'_>,
+        expect: ExpectedContent<'_>,
+    ) -> Result<ReplacedFile, FileError> {
+        self.put_content(content, expect, None)
+    }
+
+    fn put_content(
+        &self,
+        content: &[u8],
+        expect: ExpectedContent<'_>,
         mode: Option<u32>,
-    ) -> Result<Replaced, FileError> {
-        let Spot { path, at } = walls.resolve(&self.path, Level::Write)?;
+    ) -> Result<ReplacedFile, FileError> {
+        self.files.with_shown_paths(|walls| self.put_with_access(walls, content, expect, mode))
+    }
+
+    fn put_with_access(
+        &self,
+        walls: &AccessRules,
+        content: &[u8],
+        expect: ExpectedContent<'_>,
+        mode: Option<u32>,
+    ) -> Result<ReplacedFile, FileError> {
+        let ResolvedPath { path, target } = walls.resolve_path(&self.path, AccessLevel::Write)?;
         let mut made = Vec::new();
-        let (dir, name, old) = match at {
-            At::Grant => return Err(FileError::IsDirectory { path }),
-            At::Entry { dir, name, found } => (dir, name, Some(found)),
-            At::Free { dir, name } => (dir, name, None),
-            At::Far => {
-                let (dir, name) = make_directories(walls, &path, &mut made)?;
+        let (dir, name, old) = match target {
+            PathTarget::Grant => return Err(FileError::IsDirectory { path }),
+            PathTarget::Entry { dir, name, stat } => (dir, name, Some(stat)),
+            PathTarget::Missing { dir, name } => (dir, name, None),
+            PathTarget::MissingParent => {
+                let (dir, name) = create_directories(walls, &path, &mut made)?;
                 (dir, name, None)
             }
         };
-        let place = Place { dir, name, path };
-        let result = place.put(content, expect, mode, old);
+        let place = ReplaceTarget { dir, name, path };
+        let result = place.put_content(content, expect, mode, old);
         if result.is_err() {
-            // What was made for nothing goes again; a directory that is no longer empty stays.
+            // Remove the directories that were created for nothing; one that is not empty stays.
             for made in made.iter().rev() {
                 drop(self.files.remove_directory(made));
             }
         }
-        result.map(|replaced| Replaced { directories: made, ..replaced })
+        result.map(|replaced| ReplacedFile { created_directories: made, ..replaced })
     }
 }
 
 /// A name in an opened directory.
-struct Place {
+struct ReplaceTarget {
     dir: OwnedFd,
     name: OsString,
     path: PathBuf,
 }
 
-impl Place {
-    fn put(
+impl ReplaceTarget {
+    fn put_content(
         self,
         content: &[u8],
-        expect: Expect<'_>,
+        expect: ExpectedContent<'_>,
         mode: Option<u32>,
         old: Option<Stat>,
-    ) -> Result<Replaced, FileError> {
+    ) -> Result<ReplacedFile, FileError> {
         let failed = |doing| move |e: io::Error| (doing, e);
         let say = |(doing, e): (&'static str, io::Error)| FileError::from_io(&self.path, doing, e);
-        let before = self.check(expect, old.as_ref())?;
-        let mut temporary = Temporary::create(&self.dir, old.is_some() || mode.is_some()).map_err(say)?;
+        let old_hash = self.check_expected(expect, old.as_ref())?;
+        let mut temporary = TemporaryFile::create(&self.dir, old.is_some() || mode.is_some()).map_err(say)?;
         temporary.file.write_all(content).map_err(failed("writing it")).map_err(say)?;
         let mut owner_lost = false;
         if let Some(old) = &old {
-            owner_lost = temporary.take_owner(old).map_err(say)?;
-            temporary.take_attributes(&self.dir, &self.name).map_err(say)?;
+            owner_lost = temporary.copy_owner(old).map_err(say)?;
+            temporary.copy_attributes(&self.dir, &self.name).map_err(say)?;
         }
-        if let Some(mode) = mode.or(old.as_ref().map(mode_of)).or_else(|| under_umask(NEW_FILE)) {
-            temporary.take_mode(mode).map_err(say)?;
+        if let Some(mode) = mode.or(old.as_ref().map(file_mode)).or_else(|| mode_under_umask(NEW_FILE_MODE)) {
+            temporary.set_mode(mode).map_err(say)?;
         }
         temporary.file.sync_all().map_err(failed("writing it to disk")).map_err(say)?;
-        self.still(old.as_ref())?;
-        temporary.place(&self.name, old.is_none()).map_err(|e| say(("putting it in its place", e.into())))?;
-        Ok(Replaced {
+        self.check_unchanged(old.as_ref())?;
+        temporary
+            .move_into_place(&self.name, old.is_none())
+            .map_err(|e| say(("moving it into place", e.into())))?;
+        Ok(ReplacedFile {
             path: self.path,
             created: old.is_none(),
-            before,
-            hash: hash(content),
-            directories: Vec::new(),
+            old_hash,
+            new_hash: content_hash(content),
+            created_directories: Vec::new(),
             owner_lost,
         })
     }
 
-    /// What stands there is what is expected and may be replaced; its hash, if that was asked for.
-    fn check(&self, expect: Expect<'_>, old: Option<&Stat>) -> Result<Option<String>, FileError> {
+    /// Checks that the existing file is the expected one and may be replaced. Returns its hash, if that was checked.
+    fn check_expected(
+        &self,
+        expect: ExpectedContent<'_>,
+        old: Option<&Stat>,
+    ) -> Result<Option<String>, FileError> {
         let path = self.path.clone();
         let Some(old) = old else {
             return match expect {
-                Expect::Hash(_) => Err(FileError::Changed { path }),
-                Expect::Absent | Expect::Any => Ok(None),
+                ExpectedContent::Hash(_) => Err(FileError::Changed { path }),
+                ExpectedContent::Absent | ExpectedContent::Any => Ok(None),
             };
         };
         refuse_special(&path, rustix::fs::FileType::from_raw_mode(old.st_mode))?;
         if old.st_mode & 0o222 == 0 {
-            let why =
-                "it is marked as read-only; if it should be changed all the same, change its mode first";
+            let why = "it is marked as read-only; to change it anyway, change its mode first";
             return Err(FileError::Denied { path, why });
         }
-        if !may_write(&self.dir, &self.name) {
+        if !is_writable(&self.dir, &self.name) {
             return Err(FileError::Denied { path, why: "its permissions forbid writing to it" });
         }
         match expect {
-            Expect::Any => Ok(None),
-            Expect::Absent => Err(FileError::Exists { path }),
-            Expect::Hash(wanted) => {
+            ExpectedContent::Any => Ok(None),
+            ExpectedContent::Absent => Err(FileError::Exists { path }),
+            ExpectedContent::Hash(wanted) => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-                let opened = beneath::open(self.dir.as_fd(), Path::new(&self.name), flags, Mode::empty());
+                let opened =
+                    safe_open::open_below(self.dir.as_fd(), Path::new(&self.name), flags, Mode::empty());
                 let mut file = File::from(opened.map_err(|e| FileError::from_io(&path, "opening it", e))?);
-                let now = hash(&read_whole(&mut file, &path)?);
+                let now = content_hash(&read_whole_file(&mut file, &path)?);
                 if now == wanted { Ok(Some(now)) } else { Err(FileError::Changed { path }) }
             }
         }
     }
 
-    /// Nobody else has put another file there since it was looked at.
-    fn still(&self, old: Option<&Stat>) -> Result<(), FileError> {
-        let now = again(|| rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW));
+    /// Checks that the file has not been replaced since the first check.
+    fn check_unchanged(&self, old: Option<&Stat>) -> Result<(), FileError> {
+        let now = retry_interrupted(|| rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW));
         let same = match (old, &now) {
             (None, Err(Errno::NOENT)) => true,
             (Some(old), Ok(now)) => {
@@ -247,65 +267,67 @@ impl Place {
     }
 }
 
-/// Asked of the system, because it alone knows about groups and access lists.
-fn may_write(dir: &OwnedFd, name: &OsStr) -> bool {
+/// Asks the system, because it knows groups and access lists.
+fn is_writable(dir: &OwnedFd, name: &OsStr) -> bool {
     use rustix::fs::Access;
-    // An answer that is no answer (a kernel without the call) leaves the mode bits as the check.
+    // Without support in the kernel, the mode bits are the check.
     !matches!(
-        again(|| rustix::fs::accessat(dir, name, Access::WRITE_OK, AtFlags::EACCESS)),
+        retry_interrupted(|| rustix::fs::accessat(dir, name, Access::WRITE_OK, AtFlags::EACCESS)),
         Err(Errno::ACCESS | Errno::ROFS)
     )
 }
 
-fn read_whole(file: &mut File, path: &Path) -> Result<Vec<u8>, FileError> {
+fn read_whole_file(file: &mut File, path: &Path) -> Result<Vec<u8>, FileError> {
     let mut content = Vec::new();
     let failed = |e| FileError::from_io(path, "reading it", e);
-    file.take(FILE_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
-    if content.len() as u64 > FILE_BYTES {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
+    if content.len() as u64 > MAX_FILE_BYTES {
         let bytes = file.metadata().map_err(failed)?.len();
-        return Err(FileError::TooLarge { path: path.to_owned(), bytes, most: FILE_BYTES });
+        return Err(FileError::TooLarge { path: path.to_owned(), bytes, most: MAX_FILE_BYTES });
     }
     Ok(content)
 }
 
-/// Gives a directory that was just made the mode that the user's umask leaves it, and what it got from the one above.
-fn open_up(dir: BorrowedFd<'_>, name: &Path) -> Result<(), Errno> {
-    let Some(mode) = under_umask(NEW_DIRECTORY) else { return Ok(()) };
-    let made = beneath::listable(dir, name)?;
+/// Sets the mode of a new directory according to the user's umask, keeping inherited bits.
+fn apply_new_mode(dir: BorrowedFd<'_>, name: &Path) -> Result<(), Errno> {
+    let Some(mode) = mode_under_umask(NEW_DIRECTORY_MODE) else { return Ok(()) };
+    let made = safe_open::open_listable(dir, name)?;
     let inherited = Mode::from_raw_mode(rustix::fs::fstat(&made)?.st_mode) & Mode::SGID;
-    again(|| rustix::fs::fchmod(&made, Mode::from_raw_mode(mode as rustix::fs::RawMode) | inherited))
+    retry_interrupted(|| {
+        rustix::fs::fchmod(&made, Mode::from_raw_mode(mode as rustix::fs::RawMode) | inherited)
+    })
 }
 
-/// The directory of a path, made with those above it that are missing; each must be writable itself.
-fn make_directories(
-    walls: &Walls,
+/// Opens the directory of a path and creates missing ones; each must be writable itself.
+fn create_directories(
+    walls: &AccessRules,
     path: &Path,
     made: &mut Vec<PathBuf>,
 ) -> Result<(OwnedFd, OsString), FileError> {
     let invalid = || FileError::IsDirectory { path: path.to_owned() };
     let (parent, name) = (path.parent().ok_or_else(invalid)?, path.file_name().ok_or_else(invalid)?);
-    let failed = |e| FileError::from_io(path, "making its directory", e);
-    let (grant, below) = walls.beneath(parent)?;
+    let failed = |e| FileError::from_io(path, "creating its directory", e);
+    let (grant, below) = walls.grant_below(parent)?;
     let top = parent.ancestors().nth(below.components().count()).unwrap_or(parent);
-    let mut dir = beneath::directory(grant, Path::new("")).map_err(failed)?;
+    let mut dir = safe_open::open_directory(grant, Path::new("")).map_err(failed)?;
     let mut here = top.to_owned();
     for part in below.components() {
         let part = part.as_os_str();
         here.push(part);
-        dir = match beneath::directory(dir.as_fd(), Path::new(part)) {
+        dir = match safe_open::open_directory(dir.as_fd(), Path::new(part)) {
             Err(Errno::NOENT) => {
-                walls.check(&here, Level::Write)?;
-                let mode = Mode::from_raw_mode(NEW_DIRECTORY as rustix::fs::RawMode);
-                match again(|| rustix::fs::mkdirat(&dir, part, mode)) {
+                walls.check_access(&here, AccessLevel::Write)?;
+                let mode = Mode::from_raw_mode(NEW_DIRECTORY_MODE as rustix::fs::RawMode);
+                match retry_interrupted(|| rustix::fs::mkdirat(&dir, part, mode)) {
                     Ok(()) => {
                         made.push(here.clone());
-                        open_up(dir.as_fd(), Path::new(part)).map_err(failed)?;
+                        apply_new_mode(dir.as_fd(), Path::new(part)).map_err(failed)?;
                     }
-                    // Somebody was quicker.
+                    // Another process created it first.
                     Err(Errno::EXIST) => {}
                     Err(e) => return Err(failed(e)),
                 }
-                beneath::directory(dir.as_fd(), Path::new(part)).map_err(failed)?
+                safe_open::open_directory(dir.as_fd(), Path::new(part)).map_err(failed)?
             }
             next => next.map_err(failed)?,
         };

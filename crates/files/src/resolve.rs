@@ -1,7 +1,7 @@
-//! Resolve: where a path leads. Links are followed here, one at a time and only where the scope may be read; what comes
-//! out has no link in it, and the kernel is told to follow none when it is opened.
+//! Resolves paths. Links are followed here, one at a time, and only where the scope allows reading. The result contains
+//! no link, and the kernel is told to follow none when it opens the path.
 //!
-//! Invariant: a race with somebody who swaps links makes a call fail or try again, never lead outside
+//! Invariant: a race with a process that replaces links makes a call fail or retry, but never leads outside
 //! (`no_swap_leads_outside`).
 
 use std::collections::VecDeque;
@@ -10,59 +10,59 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use minke_policy::Level;
+use minke_policy::AccessLevel;
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::beneath::{self, again, is};
+use crate::access::AccessRules;
 use crate::error::FileError;
-use crate::walls::Walls;
+use crate::safe_open::{self, has_type, retry_interrupted};
 
-/// The most links that one path may lead through, as in the kernel.
-pub(crate) const LINKS: usize = 40;
-/// The longest path that the kernel takes, the zero at its end included.
-const PATH_BYTES: usize = 4_096;
-/// How often a path is followed again because somebody changed it meanwhile.
-const TRIES: usize = 32;
+/// The most links in one path, as in the kernel.
+pub(crate) const MAX_LINKS: usize = 40;
+/// The longest path of the kernel, including the final zero byte.
+const MAX_PATH_BYTES: usize = 4_096;
+/// How often a path is resolved again after a concurrent change.
+const MAX_TRIES: usize = 32;
 
-/// What a path leads to, with the descriptor of its directory still held.
-pub(crate) struct Spot {
-    /// Without links.
+/// A resolved path, with the descriptor of its directory.
+pub(crate) struct ResolvedPath {
+    /// The path without links.
     pub(crate) path: PathBuf,
-    pub(crate) at: At,
+    pub(crate) target: PathTarget,
 }
 
-pub(crate) enum At {
-    /// Something with a name in a directory.
-    Entry { dir: OwnedFd, name: OsString, found: Stat },
+pub(crate) enum PathTarget {
+    /// An existing entry in a directory.
+    Entry { dir: OwnedFd, name: OsString, stat: Stat },
     /// The directory of a grant itself.
     Grant,
-    /// Nothing of that name in a directory that exists.
-    Free { dir: OwnedFd, name: OsString },
-    /// Nothing, and its directory does not exist either.
-    Far,
+    /// A missing entry in an existing directory.
+    Missing { dir: OwnedFd, name: OsString },
+    /// A missing entry whose directory is missing too.
+    MissingParent,
 }
 
-struct Followed {
+struct FollowedPath {
     path: PathBuf,
-    /// The last part of what was asked for was a link.
+    /// Whether the last part of the requested path was a link.
     ends_in_link: bool,
 }
 
-impl Spot {
+impl ResolvedPath {
     pub(crate) fn exists(&self) -> bool {
-        matches!(self.at, At::Entry { .. } | At::Grant)
+        matches!(self.target, PathTarget::Entry { .. } | PathTarget::Grant)
     }
 }
 
-/// A path that can be looked for: absolute, without `..`, in its shortest form.
-pub(crate) fn clean(path: &Path) -> Result<PathBuf, FileError> {
+/// Normalizes a path: absolute, without `..`, in its shortest form.
+pub(crate) fn normalize_path(path: &Path) -> Result<PathBuf, FileError> {
     let invalid = |why| Err(FileError::InvalidPath { path: path.to_owned(), why });
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.contains(&0) {
-        return invalid("it is not a path; give the name of a file");
+        return invalid("it is empty; give the name of a file");
     }
-    if bytes.len() >= PATH_BYTES {
+    if bytes.len() >= MAX_PATH_BYTES {
         return invalid("the path is too long for the system; use a shorter one");
     }
     if !path.is_absolute() {
@@ -70,56 +70,57 @@ pub(crate) fn clean(path: &Path) -> Result<PathBuf, FileError> {
     }
     if path.components().any(|part| part == Component::ParentDir) {
         return invalid(
-            "it climbs with `..`, which behind a link means another place than it says; write it without",
+            "it climbs with `..`, which is ambiguous after a symbolic link; write the path without it",
         );
     }
     Ok(path.components().collect())
 }
 
-impl Walls {
-    /// Where a path leads, following links, with the level that is wanted there.
-    pub(crate) fn resolve(&self, path: &Path, want: Level) -> Result<Spot, FileError> {
-        let asked = clean(path)?;
-        let mut real = Followed { path: self.meant(asked.clone()), ends_in_link: false };
-        for _ in 0..TRIES {
+impl AccessRules {
+    /// Resolves a path, following links. Checks for the wanted access.
+    pub(crate) fn resolve_path(&self, path: &Path, want: AccessLevel) -> Result<ResolvedPath, FileError> {
+        let asked = normalize_path(path)?;
+        let mut real = FollowedPath { path: self.to_real_path(asked.clone()), ends_in_link: false };
+        for _ in 0..MAX_TRIES {
             if self.may_read(&real.path) {
-                match self.look(&real.path) {
+                match self.look_up(&real.path) {
                     Err(FileError::SymlinkNotFollowed { .. }) => {}
-                    Err(e) => return Err(e.about(asked)),
-                    Ok(_) if self.check(&real.path, want).is_err() => {
-                        return Err(self.refuse(asked, real.path, want));
+                    Err(e) => return Err(e.with_path(asked)),
+                    Ok(_) if self.check_access(&real.path, want).is_err() => {
+                        return Err(self.access_error(asked, real.path, want));
                     }
-                    Ok(At::Free { .. } | At::Far) if real.ends_in_link => {
+                    Ok(PathTarget::Missing { .. } | PathTarget::MissingParent) if real.ends_in_link => {
                         return Err(FileError::BrokenSymlink { path: asked, target: real.path });
                     }
-                    Ok(at) => return Ok(Spot { path: real.path, at }),
+                    Ok(target) => return Ok(ResolvedPath { path: real.path, target }),
                 }
             }
-            real = self.follow(&asked)?;
+            real = self.follow_links(&asked)?;
             if !self.may_read(&real.path) {
-                return Err(self.refuse(asked, real.path, want));
+                return Err(self.access_error(asked, real.path, want));
             }
         }
-        let why = "somebody else keeps changing its directories; try again".to_owned();
-        Err(FileError::Io { path: asked, doing: "following it", why })
+        let why = "another process keeps changing its directories; try again".to_owned();
+        Err(FileError::Io { path: asked, doing: "resolving it", why })
     }
 
-    /// The same for a path that holds no links, or is refused.
-    pub(crate) fn resolve_nofollow(&self, path: &Path, want: Level) -> Result<Spot, FileError> {
-        let real = self.meant(clean(path)?);
-        self.check(&real, want)?;
-        let (grant, below) = self.beneath(&real)?;
-        let at = look_beneath(grant, &below).map_err(|e| FileError::from_io(&real, "looking for it", e))?;
-        Ok(Spot { path: real, at })
+    /// Resolves a path that must not contain links.
+    pub(crate) fn resolve_nofollow(&self, path: &Path, want: AccessLevel) -> Result<ResolvedPath, FileError> {
+        let real = self.to_real_path(normalize_path(path)?);
+        self.check_access(&real, want)?;
+        let (grant, below) = self.grant_below(&real)?;
+        let target =
+            look_up_below(grant, &below).map_err(|e| FileError::from_io(&real, "looking it up", e))?;
+        Ok(ResolvedPath { path: real, target })
     }
 
-    /// Words for a path that leads where it may not.
-    fn refuse(&self, asked: PathBuf, real: PathBuf, want: Level) -> FileError {
-        let why = match self.check(&real, want) {
+    /// Returns the error for a path whose target is not accessible.
+    fn access_error(&self, asked: PathBuf, real: PathBuf, want: AccessLevel) -> FileError {
+        let why = match self.check_access(&real, want) {
             Err(why) => why,
             Ok(()) => return FileError::LinkLoop { path: asked },
         };
-        if self.meant(asked.clone()) == real {
+        if self.to_real_path(asked.clone()) == real {
             return why;
         }
         let why = why.to_string();
@@ -127,28 +128,29 @@ impl Walls {
         FileError::SymlinkOutOfScope { path: asked, target: real, want, why }
     }
 
-    /// What stands at a path without links.
-    fn look(&self, real: &Path) -> Result<At, FileError> {
+    /// Looks up a path without links.
+    fn look_up(&self, real: &Path) -> Result<PathTarget, FileError> {
         let failed = |e| match e {
             Errno::ACCESS => {
                 let why = "the permissions of one of its directories forbid it";
                 FileError::Denied { path: real.to_owned(), why }
             }
-            e => FileError::from_io(real, "looking for it", e),
+            e => FileError::from_io(real, "looking it up", e),
         };
-        let (grant, below) = self.beneath(real)?;
-        match look_beneath(grant, &below).map_err(failed)? {
-            At::Entry { found, .. } if is(&found, FileType::Symlink) => {
+        let (grant, below) = self.grant_below(real)?;
+        match look_up_below(grant, &below).map_err(failed)? {
+            PathTarget::Entry { stat, .. } if has_type(&stat, FileType::Symlink) => {
                 Err(FileError::SymlinkNotFollowed { path: real.to_owned() })
             }
             at => Ok(at),
         }
     }
 
-    /// The path without its links, as they are now. Looks only where the scope may be read, and is no check.
-    fn follow(&self, asked: &Path) -> Result<Followed, FileError> {
+    /// Returns the path with its current links resolved. Reads links only where the scope allows reading; is not a
+    /// check.
+    fn follow_links(&self, asked: &Path) -> Result<FollowedPath, FileError> {
         let mut real = PathBuf::from("/");
-        let mut rest: VecDeque<OsString> = names(asked).collect();
+        let mut rest: VecDeque<OsString> = path_parts(asked).collect();
         let (mut links, mut ends_in_link) = (0, false);
         while let Some(name) = rest.pop_front() {
             if name == ".." {
@@ -156,67 +158,67 @@ impl Walls {
                 continue;
             }
             let here = real.join(&name);
-            if let Some(moved) = self.moved(&here, &rest) {
+            if let Some(moved) = self.moved_tmp(&here, &rest) {
                 real = moved;
                 continue;
             }
-            let Some(target) = self.link_at(&here) else {
+            let Some(target) = self.read_link_at(&here) else {
                 real = here;
                 continue;
             };
             links += 1;
-            if links > LINKS || rest.len() > PATH_BYTES {
+            if links > MAX_LINKS || rest.len() > MAX_PATH_BYTES {
                 return Err(FileError::LinkLoop { path: asked.to_owned() });
             }
             ends_in_link |= rest.is_empty();
             if target.is_absolute() {
                 real = PathBuf::from("/");
             }
-            for part in names(&target).collect::<Vec<_>>().into_iter().rev() {
+            for part in path_parts(&target).collect::<Vec<_>>().into_iter().rev() {
                 rest.push_front(part);
             }
         }
-        Ok(Followed { path: real, ends_in_link })
+        Ok(FollowedPath { path: real, ends_in_link })
     }
 
-    /// Where `/tmp` is taken for, if what follows is meant to lie in the pod's own.
-    fn moved(&self, here: &Path, rest: &VecDeque<OsString>) -> Option<PathBuf> {
-        let alias = self.alias().filter(|alias| alias.shown == here)?;
+    /// Returns the pod's own temporary directory, if `/tmp` with this rest refers to it.
+    fn moved_tmp(&self, here: &Path, rest: &VecDeque<OsString>) -> Option<PathBuf> {
+        let alias = self.tmp_alias().filter(|alias| alias.shown == here)?;
         let whole: PathBuf = here.iter().chain(rest.iter().map(OsString::as_os_str)).collect();
-        (self.meant(whole.clone()) != whole).then(|| alias.real.clone())
+        (self.to_real_path(whole.clone()) != whole).then(|| alias.real.clone())
     }
 
-    fn link_at(&self, path: &Path) -> Option<PathBuf> {
+    fn read_link_at(&self, path: &Path) -> Option<PathBuf> {
         if !self.may_read(path) {
             return None;
         }
-        let (grant, below) = self.beneath(path).ok()?;
-        let At::Entry { dir, name, found } = look_beneath(grant, &below).ok()? else { return None };
-        if !is(&found, FileType::Symlink) {
+        let (grant, below) = self.grant_below(path).ok()?;
+        let PathTarget::Entry { dir, name, stat } = look_up_below(grant, &below).ok()? else { return None };
+        if !has_type(&stat, FileType::Symlink) {
             return None;
         }
-        let target = again(|| rustix::fs::readlinkat(&dir, &name, Vec::new())).ok()?;
+        let target = retry_interrupted(|| rustix::fs::readlinkat(&dir, &name, Vec::new())).ok()?;
         Some(PathBuf::from(OsString::from(std::ffi::OsStr::from_bytes(target.as_bytes()))))
     }
 }
 
-fn look_beneath(grant: std::os::fd::BorrowedFd<'_>, below: &Path) -> Result<At, Errno> {
+fn look_up_below(grant: std::os::fd::BorrowedFd<'_>, below: &Path) -> Result<PathTarget, Errno> {
     let (Some(name), Some(parents)) = (below.file_name(), below.parent()) else {
-        return Ok(At::Grant);
+        return Ok(PathTarget::Grant);
     };
-    let dir = match beneath::directory(grant, parents) {
-        Err(Errno::NOENT) => return Ok(At::Far),
+    let dir = match safe_open::open_directory(grant, parents) {
+        Err(Errno::NOENT) => return Ok(PathTarget::MissingParent),
         dir => dir?,
     };
-    match again(|| rustix::fs::statat(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)) {
-        Ok(found) => Ok(At::Entry { dir, name: name.to_owned(), found }),
-        Err(Errno::NOENT) => Ok(At::Free { dir, name: name.to_owned() }),
+    match retry_interrupted(|| rustix::fs::statat(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)) {
+        Ok(stat) => Ok(PathTarget::Entry { dir, name: name.to_owned(), stat }),
+        Err(Errno::NOENT) => Ok(PathTarget::Missing { dir, name: name.to_owned() }),
         Err(e) => Err(e),
     }
 }
 
-/// The parts of a path, `..` among them.
-fn names(path: &Path) -> impl Iterator<Item = OsString> {
+/// Returns the parts of a path, including `..`.
+fn path_parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),

@@ -1,6 +1,6 @@
-//! Directories that a command left behind are removed, whatever shape it gave them.
+//! Removing directories of any shape that a command may leave.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,8 +11,8 @@ use minke_files::{Removal, remove_tree};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Makes a directory with so many levels below it, by descriptors: no path could name the deepest.
-fn deep(dir: &Path, levels: usize) {
+/// Creates a directory with many levels, by descriptors, because no path could name the deepest.
+fn create_deep_tree(dir: &Path, levels: usize) {
     fs::create_dir(dir).unwrap();
     let open = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = rustix::fs::open(dir, open, Mode::empty()).unwrap();
@@ -22,15 +22,15 @@ fn deep(dir: &Path, levels: usize) {
     }
 }
 
-/// Removes a directory and returns the processor time that it took: a busy machine does not change that.
-fn timed(dir: &Path) -> Duration {
+/// Removes a directory and returns the CPU time, which does not depend on the load of the machine.
+fn time_removal(dir: &Path) -> Duration {
     let begin = processor_time();
     assert_eq!(remove_tree(dir, None).unwrap(), Removal::Complete);
     assert!(!dir.exists());
     processor_time() - begin
 }
 
-/// Of this thread, in the program and in the kernel.
+/// Returns the user and system time of this thread.
 fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap())
@@ -42,11 +42,11 @@ fn a_deep_directory_is_removed_in_linear_time() {
     let few = if std::env::var_os("MINKE_LONG").is_some() { 30_000 } else { 7_500 };
     let many = 4 * few;
     let dir = place.path().join("d");
-    deep(&dir, few);
-    let short = timed(&dir);
-    deep(&dir, many);
-    let long = timed(&dir);
-    // Four times as much; quadratic work would be sixteen times as much. The base keeps noise out of it.
+    create_deep_tree(&dir, few);
+    let short = time_removal(&dir);
+    create_deep_tree(&dir, many);
+    let long = time_removal(&dir);
+    // Four times as much; quadratic time would be sixteen times as much. The base absorbs noise.
     let most = short * 8 + Duration::from_millis(500);
     assert!(long < most, "{few} levels: {short:?}, {many} levels: {long:?}");
 }
@@ -59,7 +59,7 @@ fn a_directory_with_sixty_thousand_files_is_removed() {
     for number in 0..60_000 {
         fs::File::create(dir.join(number.to_string())).unwrap();
     }
-    timed(&dir);
+    time_removal(&dir);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn closed_directories_are_removed() {
     for inner in ["a/b/c", "a/b", "a/x", "a", "e", ""] {
         fs::set_permissions(dir.join(inner), fs::Permissions::from_mode(0o000)).unwrap();
     }
-    timed(&dir);
+    time_removal(&dir);
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn removal_follows_no_link() {
         symlink(&outside, dir.join(at)).unwrap();
         symlink(outside.join("kept"), dir.join(format!("{at}-file"))).unwrap();
     }
-    timed(&dir);
+    time_removal(&dir);
     assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "x");
     assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o500);
-    // A link in the place of the directory itself is refused, not followed.
+    // A link in place of the directory itself is refused, not followed.
     symlink(&outside, &dir).unwrap();
     assert!(remove_tree(&dir, None).is_err());
     assert!(outside.join("kept").exists());
@@ -102,13 +102,13 @@ fn removal_follows_no_link() {
 fn a_removal_whose_time_is_over_is_finished_by_the_next() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("d");
-    deep(&dir, 2_000);
+    create_deep_tree(&dir, 2_000);
     assert_eq!(remove_tree(&dir, Some(Instant::now())).unwrap(), Removal::Unfinished);
     assert!(dir.exists());
     let mut calls = 0;
     while remove_tree(&dir, Some(Instant::now() + Duration::from_millis(2))).unwrap() == Removal::Unfinished {
         calls += 1;
-        assert!(calls < 100_000, "no call gets further");
+        assert!(calls < 100_000, "no call makes progress");
     }
     assert!(!dir.exists());
 }

@@ -1,14 +1,14 @@
-//! Git's configuration format: text to settings, and settings back to text.
+//! Parses and writes git's configuration format.
 //!
-//! Here: the grammar alone; no file is opened. Elsewhere: which settings are safe and which name programs (`settings`),
+//! Here: the grammar only; no file is opened. Elsewhere: which settings are safe and which name programs (`settings`),
 //! where the files are (`repository`).
-//! Invariants: the parser reads what `git config --list` reads (`git_and_the_parser_agree`); a text that git would refuse
-//! is an error here, never a shorter list (`a_broken_text_is_an_error`); what `write` writes is read back as it was
-//! (`written_settings_are_read_back`).
+//! Invariants: the parser returns the same settings as `git config --list` (`git_and_the_parser_agree`); a text that
+//! git rejects is an error (`a_broken_text_is_an_error`); parsing the output of `format_config` returns the same
+//! settings (`written_settings_are_read_back`).
 
-/// One setting. Section and key are in small letters; a subsection keeps its letters, as in git.
+/// One setting. Section and key are in lower case; a subsection keeps its case, as in git.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Setting {
+pub struct GitSetting {
     pub section: String,
     pub subsection: Option<String>,
     pub key: String,
@@ -16,56 +16,56 @@ pub struct Setting {
     pub value: Option<String>,
 }
 
-impl Setting {
-    /// The name as `git config` writes it: `remote.origin.url`.
-    pub fn name(&self) -> String {
+impl GitSetting {
+    /// Returns the name as `git config` prints it: `remote.origin.url`.
+    pub fn full_name(&self) -> String {
         match &self.subsection {
             Some(subsection) => format!("{}.{subsection}.{}", self.section, self.key),
             None => format!("{}.{}", self.section, self.key),
         }
     }
 
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn value_text(&self) -> &str {
         self.value.as_deref().unwrap_or("true")
     }
 }
 
-/// A text that git would refuse, by the number of the line.
+/// The error for a text that git rejects, with the line number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadConfig {
+pub struct ConfigSyntaxError {
     pub line: usize,
 }
 
-/// Reads a configuration.
-pub fn parse(text: &str) -> Result<Vec<Setting>, BadConfig> {
+/// Parses a configuration.
+pub fn parse_config(text: &str) -> Result<Vec<GitSetting>, ConfigSyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // A carriage return counts only before a line feed.
-    let letters: Vec<char> = text.replace("\r\n", "\n").chars().collect();
-    let mut parser = Parser { letters, at: 0, line: 1, section: None };
+    // A carriage return is significant only before a line feed.
+    let chars: Vec<char> = text.replace("\r\n", "\n").chars().collect();
+    let mut parser = ConfigParser { chars, position: 0, line: 1, section: None };
     let mut settings = Vec::new();
-    while let Some(letter) = parser.take() {
+    while let Some(letter) = parser.next_char() {
         match letter {
             '#' | ';' => parser.skip_line(),
-            '[' => parser.header()?,
+            '[' => parser.parse_header()?,
             letter if letter.is_ascii_whitespace() => {}
-            letter if letter.is_ascii_alphabetic() => settings.push(parser.setting(letter)?),
-            _ => return Err(parser.bad()),
+            letter if letter.is_ascii_alphabetic() => settings.push(parser.parse_setting(letter)?),
+            _ => return Err(parser.syntax_error()),
         }
     }
     Ok(settings)
 }
 
-struct Parser {
-    letters: Vec<char>,
-    at: usize,
+struct ConfigParser {
+    chars: Vec<char>,
+    position: usize,
     line: usize,
     section: Option<(String, Option<String>)>,
 }
 
-impl Parser {
-    fn take(&mut self) -> Option<char> {
-        let letter = self.letters.get(self.at).copied()?;
-        self.at += 1;
+impl ConfigParser {
+    fn next_char(&mut self) -> Option<char> {
+        let letter = self.chars.get(self.position).copied()?;
+        self.position += 1;
         if letter == '\n' {
             self.line += 1;
         }
@@ -73,24 +73,24 @@ impl Parser {
     }
 
     fn next_is(&self, wanted: char) -> bool {
-        self.letters.get(self.at) == Some(&wanted)
+        self.chars.get(self.position) == Some(&wanted)
     }
 
-    fn bad(&self) -> BadConfig {
-        BadConfig { line: self.line }
+    fn syntax_error(&self) -> ConfigSyntaxError {
+        ConfigSyntaxError { line: self.line }
     }
 
     fn skip_line(&mut self) {
-        while self.take().is_some_and(|letter| letter != '\n') {}
+        while self.next_char().is_some_and(|letter| letter != '\n') {}
     }
 
-    /// After `[`.
-    fn header(&mut self) -> Result<(), BadConfig> {
+    /// Parses a header after `[`.
+    fn parse_header(&mut self) -> Result<(), ConfigSyntaxError> {
         let mut name = String::new();
         loop {
-            match self.take() {
+            match self.next_char() {
                 Some(']') => {
-                    // The old form `[section.subsection]` is in small letters.
+                    // The old form `[section.subsection]` is in lower case.
                     let section = match name.split_once('.') {
                         Some((section, below)) => (section.to_owned(), Some(below.to_owned())),
                         None => (name, None),
@@ -102,69 +102,69 @@ impl Parser {
                     name.push(letter.to_ascii_lowercase());
                 }
                 Some(letter) if letter.is_ascii_whitespace() && letter != '\n' => {
-                    let subsection = self.subsection()?;
+                    let subsection = self.parse_subsection()?;
                     self.section = Some((name, Some(subsection)));
                     return Ok(());
                 }
-                _ => return Err(self.bad()),
+                _ => return Err(self.syntax_error()),
             }
         }
     }
 
-    /// The quoted part of a header and its end.
-    fn subsection(&mut self) -> Result<String, BadConfig> {
-        let mut letter = self.take();
+    /// Parses the quoted part of a header and its end.
+    fn parse_subsection(&mut self) -> Result<String, ConfigSyntaxError> {
+        let mut letter = self.next_char();
         while letter.is_some_and(|letter| letter.is_ascii_whitespace() && letter != '\n') {
-            letter = self.take();
+            letter = self.next_char();
         }
         if letter != Some('"') {
-            return Err(self.bad());
+            return Err(self.syntax_error());
         }
         let mut name = String::new();
         loop {
-            match self.take() {
+            match self.next_char() {
                 Some('"') => break,
-                Some('\\') => match self.take() {
-                    Some('\n') | None => return Err(self.bad()),
+                Some('\\') => match self.next_char() {
+                    Some('\n') | None => return Err(self.syntax_error()),
                     Some(letter) => name.push(letter),
                 },
-                Some('\n') | None => return Err(self.bad()),
+                Some('\n') | None => return Err(self.syntax_error()),
                 Some(letter) => name.push(letter),
             }
         }
-        if self.take() == Some(']') { Ok(name) } else { Err(self.bad()) }
+        if self.next_char() == Some(']') { Ok(name) } else { Err(self.syntax_error()) }
     }
 
-    fn setting(&mut self, first: char) -> Result<Setting, BadConfig> {
-        let Some((section, subsection)) = self.section.clone() else { return Err(self.bad()) };
+    fn parse_setting(&mut self, first: char) -> Result<GitSetting, ConfigSyntaxError> {
+        let Some((section, subsection)) = self.section.clone() else { return Err(self.syntax_error()) };
         let mut key = String::from(first.to_ascii_lowercase());
-        while let Some(letter) = self.letters.get(self.at).copied() {
+        while let Some(letter) = self.chars.get(self.position).copied() {
             if !(letter.is_ascii_alphanumeric() || letter == '-') {
                 break;
             }
             key.push(letter.to_ascii_lowercase());
-            self.at += 1;
+            self.position += 1;
         }
         while self.next_is(' ') || self.next_is('\t') {
-            self.at += 1;
+            self.position += 1;
         }
-        let value = match self.take() {
+        let value = match self.next_char() {
             None | Some('\n') => None,
-            Some('=') => Some(self.value()?),
-            Some(_) => return Err(self.bad()),
+            Some('=') => Some(self.parse_value()?),
+            Some(_) => return Err(self.syntax_error()),
         };
-        Ok(Setting { section, subsection, key, value })
+        Ok(GitSetting { section, subsection, key, value })
     }
 
-    /// After `=`, to the end of the line.
-    fn value(&mut self) -> Result<String, BadConfig> {
+    /// Parses the value after `=`, to the end of the line.
+    fn parse_value(&mut self) -> Result<String, ConfigSyntaxError> {
         let mut value = String::new();
-        // Space inside a value counts, space around it does not.
+        // Space inside a value is kept, space around it is not.
         let mut space = String::new();
         let (mut is_quoted, mut is_comment) = (false, false);
         loop {
-            let letter = match self.take() {
-                None | Some('\n') if is_quoted => return Err(self.bad()),
+            let letter = match self.next_char() {
+                None | Some('\n') if is_quoted => return Err(self.syntax_error()),
                 None | Some('\n') => return Ok(value),
                 Some(letter) => letter,
             };
@@ -183,13 +183,13 @@ impl Parser {
             }
             value.push_str(&std::mem::take(&mut space));
             match letter {
-                '\\' => match self.take() {
+                '\\' => match self.next_char() {
                     Some('\n') => {}
                     Some('t') => value.push('\t'),
                     Some('b') => value.push('\u{8}'),
                     Some('n') => value.push('\n'),
                     Some(letter @ ('\\' | '"')) => value.push(letter),
-                    _ => return Err(self.bad()),
+                    _ => return Err(self.syntax_error()),
                 },
                 '"' => is_quoted = !is_quoted,
                 letter => value.push(letter),
@@ -198,8 +198,8 @@ impl Parser {
     }
 }
 
-/// Settings as a text that git and `parse` read back.
-pub fn write(settings: &[Setting]) -> String {
+/// Formats settings as a text that git and `parse_config` can read.
+pub fn format_config(settings: &[GitSetting]) -> String {
     let mut text = String::new();
     let mut last: Option<(&str, Option<&str>)> = None;
     for setting in settings {

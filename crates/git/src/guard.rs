@@ -1,10 +1,10 @@
-//! Guard: the repositories of a write scope, compared before and after each command.
+//! Compares the repositories of a write scope before and after each command.
 //!
-//! What would run code and was not there before the command is moved aside, and every new repository is named. While any
-//! command runs, what was there before the first of them counts; a person's own changes in that time are taken for a
-//! command's. What was there before is on disk as long as commands run, so that after `kill -9` the next life of the pod
-//! compares (`a_killed_pod_compares_when_it_returns`).
-//! Invariant: a command that was given up is compared, too, at the latest before the next one
+//! New files and settings that would run code are quarantined, and every new repository is reported. The baseline is
+//! the state before the first of several concurrent commands; changes by the user in that time count as changes by a
+//! command. The baseline is stored on disk while commands run, so that the pod compares after a `kill -9` as well
+//! (`a_killed_pod_compares_when_it_returns`).
+//! Invariant: the repositories are also compared after a cancelled command, at the latest before the next one
 //! (`a_command_that_was_given_up_is_compared`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,71 +13,73 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minke_policy::{DeniedPaths, Level, level};
+use minke_policy::{AccessLevel, DeniedPaths, access_level};
 use minke_record::Scope;
 
-use crate::config::Setting;
-use crate::places::{follow, read_bytes};
-use crate::quarantine::{keep_settings, set_aside};
-use crate::repository::{ConfigFile, expand};
-use crate::scan::{Area, Scanner, Survey};
-use crate::settings::{Named, named};
-use crate::targets::Finder;
-use crate::verdict::{Mark, Risk, What, hooks, mark_of_setting, risks, shown};
+use crate::config::GitSetting;
+use crate::quarantine::{quarantine_path, write_settings};
+use crate::repository::{GitConfigFile, expand_path};
+use crate::risks::{
+    RepositoryRisk, RiskKind, RiskMark, hook_risks, printable_text, repository_risks, setting_mark,
+};
+use crate::safe_paths::{follow_links, read_bytes};
+use crate::scan::{RepositoryScanner, RepositorySurvey, SurveyArea};
+use crate::settings::{SettingTarget, setting_target};
+use crate::targets::TargetFinder;
 
-/// How often what is found is moved aside before a command that puts it back is left to win.
-const ROUNDS: usize = 3;
+/// How often a file is quarantined again if a command keeps restoring it.
+const MAX_ROUNDS: usize = 3;
 /// The most lines of one result.
-const LINES: usize = 20;
-/// The longest file of what was there before.
-const BEFORE_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_LINES: usize = 20;
+/// The size limit of a stored baseline.
+const MAX_BASELINE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What came of a comparison, in words.
+/// The result of a comparison, as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Notes {
-    /// New repositories, and what was not looked at.
-    pub named: Vec<String>,
-    /// What was moved aside, and what could not be.
-    pub moved: Vec<String>,
+pub struct RepositoryNotes {
+    /// New repositories, and limits that were reached.
+    pub notices: Vec<String>,
+    /// Quarantined files, and those that could not be quarantined.
+    pub quarantined: Vec<String>,
 }
 
-impl Notes {
-    /// Everything for the result of a call: what was moved aside first, bounded.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.moved.iter().chain(&self.named).cloned().collect();
-        let more = lines.len().saturating_sub(LINES);
-        lines.truncate(LINES);
+impl RepositoryNotes {
+    /// Returns the lines for the result of a call, quarantined files first, limited in number.
+    pub fn to_lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.quarantined.iter().chain(&self.notices).cloned().collect();
+        let more = lines.len().saturating_sub(MAX_LINES);
+        lines.truncate(MAX_LINES);
         if more > 0 {
-            lines.push(format!("and {more} more of these"));
+            lines.push(format!("and {more} more"));
         }
         lines
     }
 
-    fn add(&mut self, other: Notes) {
-        self.named.extend(other.named);
-        self.moved.extend(other.moved);
+    fn append(&mut self, other: RepositoryNotes) {
+        self.notices.extend(other.notices);
+        self.quarantined.extend(other.quarantined);
     }
 }
 
-/// What is told when no call is there to have it in its result.
-pub type Tell = Arc<dyn Fn(Notes) + Send + Sync>;
+/// Called with notes that have no call result to appear in.
+pub type NotesCallback = Arc<dyn Fn(RepositoryNotes) + Send + Sync>;
 
-/// What a command may write, and what is not looked at.
+/// The paths that a command may write, and denied paths, which are not scanned.
 #[derive(Debug, Clone, Default)]
-pub struct Ground {
+pub struct GuardScope {
     pub scope: Scope,
     pub denied: Option<Arc<DeniedPaths>>,
-    /// Where a person lets commands write what is protected.
+    /// Protected paths that the user made writable.
     pub lifted: Vec<PathBuf>,
 }
 
-impl Ground {
-    fn area(&self) -> Area<'_> {
-        Area { scope: &self.scope, denied: self.denied.as_ref() }
+impl GuardScope {
+    fn area(&self) -> SurveyArea<'_> {
+        SurveyArea { scope: &self.scope, denied: self.denied.as_ref() }
     }
 
     fn is_writable(&self, path: &Path) -> bool {
-        path.to_str().is_some_and(|path| level(&self.scope, path) == Level::Write)
+        path.to_str().is_some_and(|path| access_level(&self.scope, path) == AccessLevel::Write)
     }
 
     fn is_lifted(&self, path: &Path) -> bool {
@@ -85,220 +87,238 @@ impl Ground {
     }
 }
 
-/// What was there before.
+/// The state of the repositories before a command.
 #[derive(Debug, Clone, Default)]
-struct Before {
-    ground: Ground,
+struct GuardBaseline {
+    guard_scope: GuardScope,
     entries: BTreeSet<PathBuf>,
-    marks: BTreeSet<Mark>,
+    marks: BTreeSet<RiskMark>,
 }
 
 #[derive(Default)]
-struct State {
-    scanner: Scanner,
+struct GuardState {
+    scanner: RepositoryScanner,
     running: usize,
-    /// A command was given up and its end has not been seen.
-    unseen: bool,
-    before: Option<Before>,
+    /// Whether a cancelled command may still be running.
+    has_unseen_end: bool,
+    baseline: Option<GuardBaseline>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    file: Option<PathBuf>,
-    tell: Mutex<Option<Tell>>,
+struct SharedGuard {
+    state: Mutex<GuardState>,
+    baseline_file: Option<PathBuf>,
+    callback: Mutex<Option<NotesCallback>>,
 }
 
-/// Compares. Copies are the same guard.
+/// Compares repositories. Clones share their state.
 #[derive(Clone)]
-pub struct Guard(Arc<Shared>);
+pub struct RepositoryGuard(Arc<SharedGuard>);
 
-impl Default for Guard {
-    fn default() -> Guard {
-        Guard::new(None)
+impl Default for RepositoryGuard {
+    fn default() -> RepositoryGuard {
+        RepositoryGuard::new(None)
     }
 }
 
-impl Guard {
-    /// `file` keeps what was there before, for as long as commands run.
-    pub fn new(file: Option<PathBuf>) -> Guard {
-        Guard(Arc::new(Shared { state: Mutex::default(), file, tell: Mutex::default() }))
+impl RepositoryGuard {
+    /// `file` stores the baseline while commands run.
+    pub fn new(baseline_file: Option<PathBuf>) -> RepositoryGuard {
+        RepositoryGuard(Arc::new(SharedGuard {
+            state: Mutex::default(),
+            baseline_file,
+            callback: Mutex::default(),
+        }))
     }
 
-    /// Who is told from now on.
-    pub fn tell(&self, tell: Tell) {
-        *self.0.tell.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    /// Sets the callback for later notes.
+    pub fn set_callback(&self, tell: NotesCallback) {
+        *self.0.callback.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
     }
 
-    /// Repositories and denied paths as they are now.
-    pub fn survey(&self, area: Area<'_>) -> Arc<Survey> {
-        Arc::new(self.state().scanner.scan(area))
+    /// Returns the current repositories and denied paths.
+    pub fn survey_area(&self, area: SurveyArea<'_>) -> Arc<RepositorySurvey> {
+        Arc::new(self.lock_state().scanner.scan_area(area))
     }
 
-    /// A command begins. Blocks for as long as a scan takes.
-    pub fn begin(&self, ground: Ground) -> io::Result<Watch> {
-        let mut state = self.state();
-        let survey = Arc::new(state.scanner.scan(ground.area()));
-        let mut notes = Notes::default();
-        if state.running > 0 || state.unseen {
-            let earlier = state.before.take().unwrap_or_default();
-            let (after, found) = compare(&mut state.scanner, &earlier);
-            notes.add(found);
-            let finder = Finder::of_this_user();
-            let mut now = look(&ground, &survey, &finder);
+    /// Records the start of a command. Blocks during a scan.
+    pub fn begin_command(&self, guard_scope: GuardScope) -> io::Result<CommandWatch> {
+        let mut state = self.lock_state();
+        let survey = Arc::new(state.scanner.scan_area(guard_scope.area()));
+        let mut notes = RepositoryNotes::default();
+        if state.running > 0 || state.has_unseen_end {
+            let earlier = state.baseline.take().unwrap_or_default();
+            let (after, found) = compare_baseline(&mut state.scanner, &earlier);
+            notes.append(found);
+            let finder = TargetFinder::for_current_user();
+            let mut now = take_baseline(&guard_scope, &survey, &finder);
             if state.running > 0 {
-                // What only this command can write was there before it.
+                // Files that only this command can write existed before it.
                 now.entries.extend(after.entries);
                 now.marks.extend(after.marks);
             }
-            state.before = Some(now);
+            state.baseline = Some(now);
         } else {
-            state.before = Some(look(&ground, &survey, &Finder::of_this_user()));
+            state.baseline = Some(take_baseline(&guard_scope, &survey, &TargetFinder::for_current_user()));
         }
-        state.unseen = false;
-        if let (Some(file), Some(before)) = (&self.0.file, &state.before) {
-            keep(file, before)?;
+        state.has_unseen_end = false;
+        if let (Some(file), Some(baseline)) = (&self.0.baseline_file, &state.baseline) {
+            write_baseline(file, baseline)?;
         }
         state.running += 1;
         drop(state);
-        self.say(notes);
-        Ok(Watch { guard: self.clone(), survey, is_over: false })
+        self.report_notes(notes);
+        Ok(CommandWatch { guard: self.clone(), survey, is_finished: false })
     }
 
-    /// Compares with what was there before the commands of a life that was killed.
-    pub fn recover(&self, ground: Ground) -> Notes {
-        let Some(file) = &self.0.file else { return Notes::default() };
-        let before = match read_bytes(file, BEFORE_BYTES) {
-            Ok(None) => return Notes::default(),
-            Ok(Some(bytes)) => decode(&bytes, ground),
+    /// Compares with the stored baseline of a killed process.
+    pub fn recover_baseline(&self, guard_scope: GuardScope) -> RepositoryNotes {
+        let Some(file) = &self.0.baseline_file else { return RepositoryNotes::default() };
+        let baseline = match read_bytes(file, MAX_BASELINE_BYTES) {
+            Ok(None) => return RepositoryNotes::default(),
+            Ok(Some(bytes)) => decode_baseline(&bytes, guard_scope),
             Err(e) => {
                 let line = format!(
-                    "commands were cut off, and the git repositories that they changed could not be compared: {e}"
+                    "commands were interrupted, and the git repositories that they changed could not be compared: {e}"
                 );
-                return Notes { moved: vec![line], ..Notes::default() };
+                return RepositoryNotes { quarantined: vec![line], ..RepositoryNotes::default() };
             }
         };
-        let (_, notes) = compare(&mut self.state().scanner, &before);
-        // One that stays is compared once more, which finds nothing new.
+        let (_, notes) = compare_baseline(&mut self.lock_state().scanner, &baseline);
+        // If the file cannot be removed, it is compared once more, without a difference.
         drop(std::fs::remove_file(file));
         notes
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, GuardState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finish(&self, is_seen: bool) -> Notes {
-        let mut state = self.state();
-        let notes = match state.before.take() {
-            Some(before) => {
-                let (after, notes) = compare(&mut state.scanner, &before);
-                // One that was given up may not be dead yet, so what was there before it still counts.
-                state.before = Some(if is_seen { after } else { before });
+    fn finish_command(&self, is_seen: bool) -> RepositoryNotes {
+        let mut state = self.lock_state();
+        let notes = match state.baseline.take() {
+            Some(baseline) => {
+                let (after, notes) = compare_baseline(&mut state.scanner, &baseline);
+                // A cancelled command may still be running, so its baseline is kept.
+                state.baseline = Some(if is_seen { after } else { baseline });
                 notes
             }
-            None => Notes::default(),
+            None => RepositoryNotes::default(),
         };
         state.running = state.running.saturating_sub(1);
-        state.unseen |= !is_seen;
-        if state.running == 0 && !state.unseen {
-            state.before = None;
-            if let Some(file) = &self.0.file {
-                // One that stays is compared at the next start, which finds nothing new.
+        state.has_unseen_end |= !is_seen;
+        if state.running == 0 && !state.has_unseen_end {
+            state.baseline = None;
+            if let Some(file) = &self.0.baseline_file {
+                // If the file cannot be removed, it is compared at the next start, without a difference.
                 drop(std::fs::remove_file(file));
             }
         }
         notes
     }
 
-    fn say(&self, notes: Notes) {
-        if notes == Notes::default() {
+    fn report_notes(&self, notes: RepositoryNotes) {
+        if notes == RepositoryNotes::default() {
             return;
         }
-        let tell = self.0.tell.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let tell = self.0.callback.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(tell) = tell {
             tell(notes);
         }
     }
 }
 
-/// One command that runs.
-pub struct Watch {
-    guard: Guard,
-    /// What was there when it began.
-    pub survey: Arc<Survey>,
-    is_over: bool,
+/// The watch over one running command.
+pub struct CommandWatch {
+    guard: RepositoryGuard,
+    /// The state when the command started.
+    pub survey: Arc<RepositorySurvey>,
+    is_finished: bool,
 }
 
-impl Watch {
-    /// The command has ended and nothing of it is left. Blocks for as long as a scan takes.
-    pub fn end(mut self) -> Notes {
-        self.is_over = true;
-        let notes = self.guard.finish(true);
-        // What was moved aside is told to people as well, not only to the model that ran the command.
-        self.guard.say(Notes { moved: notes.moved.clone(), ..Notes::default() });
+impl CommandWatch {
+    /// Compares after the command and all its processes have ended. Blocks during a scan.
+    pub fn finish_watch(mut self) -> RepositoryNotes {
+        self.is_finished = true;
+        let notes = self.guard.finish_command(true);
+        // Quarantined files are also reported to users, not only to the model that ran the command.
+        self.guard.report_notes(RepositoryNotes {
+            quarantined: notes.quarantined.clone(),
+            ..RepositoryNotes::default()
+        });
         notes
     }
 }
 
-impl Drop for Watch {
+impl Drop for CommandWatch {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_finished {
             return;
         }
-        // The one who gave it up does not wait, and where no thread is to be had the next command compares.
+        // The caller has cancelled and does not wait. If no thread can be started, the next command compares.
         let guard = self.guard.clone();
         let compared = std::thread::Builder::new().name("git-guard".to_owned()).spawn(move || {
-            let notes = guard.finish(false);
-            guard.say(notes);
+            let notes = guard.finish_command(false);
+            guard.report_notes(notes);
         });
         if compared.is_err() {
-            let mut state = self.guard.state();
+            let mut state = self.guard.lock_state();
             state.running = state.running.saturating_sub(1);
-            state.unseen = true;
+            state.has_unseen_end = true;
         }
     }
 }
 
-/// What is there now.
-fn look(ground: &Ground, survey: &Survey, finder: &Finder) -> Before {
-    let writable = |path: &Path| ground.is_writable(path);
-    let mut before = Before { ground: ground.clone(), ..Before::default() };
+/// Returns the current baseline.
+fn take_baseline(
+    guard_scope: &GuardScope,
+    survey: &RepositorySurvey,
+    finder: &TargetFinder,
+) -> GuardBaseline {
+    let writable = |path: &Path| guard_scope.is_writable(path);
+    let mut baseline = GuardBaseline { guard_scope: guard_scope.clone(), ..GuardBaseline::default() };
     for entry in &survey.repositories {
-        before.entries.insert(entry.path.clone());
-        before.marks.extend(risks(entry, finder, &writable).into_iter().map(|risk| risk.mark));
+        baseline.entries.insert(entry.path.clone());
+        baseline.marks.extend(repository_risks(entry, finder, &writable).into_iter().map(|risk| risk.mark));
     }
-    // Git puts the hooks of a person's template into each new repository.
-    for setting in finder.user_files().iter().flat_map(ConfigFile::settings) {
-        if let Some(Named::Template(path)) = named(setting)
-            && let Some(template) = expand(&path, Path::new("/"), finder.home())
-            && !ground.is_writable(&follow(&template).real)
+    // Git copies the hooks of the user's template into each new repository.
+    for setting in finder.user_config_files().iter().flat_map(GitConfigFile::settings) {
+        if let Some(SettingTarget::Template(path)) = setting_target(setting)
+            && let Some(template) = expand_path(&path, Path::new("/"), finder.home_dir())
+            && !guard_scope.is_writable(&follow_links(&template).real_path)
         {
-            before.marks.extend(hooks(&template.join("hooks"), false).into_iter().map(|risk| risk.mark));
+            baseline
+                .marks
+                .extend(hook_risks(&template.join("hooks"), false).into_iter().map(|risk| risk.mark));
         }
     }
-    before
+    baseline
 }
 
-/// What is there now, with everything new that would run code moved aside, and what was done.
-fn compare(scanner: &mut Scanner, before: &Before) -> (Before, Notes) {
-    let ground = &before.ground;
-    let finder = Finder::of_this_user();
-    let writable = |path: &Path| ground.is_writable(path);
-    let mut notes = Notes::default();
-    let mut survey = scanner.scan(ground.area());
+/// Quarantines everything new that would run code. Returns the new baseline and notes.
+fn compare_baseline(
+    scanner: &mut RepositoryScanner,
+    before: &GuardBaseline,
+) -> (GuardBaseline, RepositoryNotes) {
+    let guard_scope = &before.guard_scope;
+    let finder = TargetFinder::for_current_user();
+    let writable = |path: &Path| guard_scope.is_writable(path);
+    let mut notes = RepositoryNotes::default();
+    let mut survey = scanner.scan_area(guard_scope.area());
     for entry in survey.repositories.iter().filter(|entry| !before.entries.contains(&entry.path)) {
-        // What git keeps for submodules is part of the repository.
+        // The repositories of submodules are part of their repository.
         let is_inner = entry.path.ancestors().skip(1).any(|above| above.ends_with(".git"));
         if !is_inner {
-            notes.named.push(format!("new git repository: {}", shown(&entry.path.to_string_lossy())));
+            notes
+                .notices
+                .push(format!("new git repository: {}", printable_text(&entry.path.to_string_lossy())));
         }
     }
-    for round in 0..=ROUNDS {
-        let mut found: BTreeMap<PathBuf, Vec<Risk>> = BTreeMap::new();
+    for round in 0..=MAX_ROUNDS {
+        let mut found: BTreeMap<PathBuf, Vec<RepositoryRisk>> = BTreeMap::new();
         for entry in &survey.repositories {
-            for risk in risks(entry, &finder, &writable) {
-                if !before.marks.contains(&risk.mark) && !ground.is_lifted(&risk.place) {
-                    found.entry(risk.place.clone()).or_default().push(risk);
+            for risk in repository_risks(entry, &finder, &writable) {
+                if !before.marks.contains(&risk.mark) && !guard_scope.is_lifted(&risk.path) {
+                    found.entry(risk.path.clone()).or_default().push(risk);
                 }
             }
         }
@@ -306,86 +326,87 @@ fn compare(scanner: &mut Scanner, before: &Before) -> (Before, Notes) {
             break;
         }
         for (place, risks) in &found {
-            if round == ROUNDS {
-                notes.moved.push(format!(
-                    "{} {} and was put back each time that it was moved aside; do not use git there before you have \
-                     looked at it",
-                    shown(&place.to_string_lossy()),
-                    why(risks)
+            if round == MAX_ROUNDS {
+                notes.quarantined.push(format!(
+                    "{} {} and was restored each time it was quarantined; inspect the repository before you use git \
+                 there",
+                    printable_text(&place.to_string_lossy()),
+                    describe_risks(risks)
                 ));
                 continue;
             }
-            notes.moved.push(moved(place, risks, before));
+            notes.quarantined.push(quarantine_file(place, risks, before));
         }
-        survey = scanner.scan(ground.area());
+        survey = scanner.scan_area(guard_scope.area());
     }
-    notes.named.extend(survey.limits.iter().cloned());
-    (look(ground, &survey, &finder), notes)
+    notes.notices.extend(survey.limits.iter().cloned());
+    (take_baseline(guard_scope, &survey, &finder), notes)
 }
 
-fn why(risks: &[Risk]) -> String {
-    let mut reasons: Vec<String> = risks.iter().map(Risk::why).collect();
+fn describe_risks(risks: &[RepositoryRisk]) -> String {
+    let mut reasons: Vec<String> = risks.iter().map(RepositoryRisk::reason_text).collect();
     reasons.dedup();
     reasons.truncate(4);
     reasons.join("; ")
 }
 
-/// Moves one file aside and says so.
-fn moved(place: &Path, risks: &[Risk], before: &Before) -> String {
-    let named = shown(&place.to_string_lossy());
-    let settings = risks.iter().any(|risk| matches!(risk.what, What::Setting(_)));
-    // Read before it is moved; what cannot be read keeps nothing.
-    let kept = if settings { kept_settings(place, before) } else { Vec::new() };
-    let aside = match set_aside(place) {
+/// Quarantines one file and returns a note.
+fn quarantine_file(place: &Path, risks: &[RepositoryRisk], baseline: &GuardBaseline) -> String {
+    let named = printable_text(&place.to_string_lossy());
+    let settings = risks.iter().any(|risk| matches!(risk.kind, RiskKind::Setting(_)));
+    // Read it before the move. Settings of an unreadable file are not kept.
+    let kept = if settings { settings_to_keep(place, baseline) } else { Vec::new() };
+    let aside = match quarantine_path(place) {
         Ok(aside) => aside,
         Err(e) => {
             return format!(
-                "{named} {} and could not be moved aside: {e}; do not use git there before you have looked at it",
-                why(risks)
+                "{named} {} and could not be quarantined: {e}; inspect the repository before you use git there",
+                describe_risks(risks)
             );
         }
     };
     let name = aside.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut line = format!("moved {named} to {}, because it {}", shown(&name), why(risks));
+    let mut line =
+        format!("moved {named} to {}, because it {}", printable_text(&name), describe_risks(risks));
     if settings {
-        line.push_str(match keep_settings(place, &kept) {
-            Ok(()) => "; its other settings stay",
+        line.push_str(match write_settings(place, &kept) {
+            Ok(()) => "; its other settings are kept",
             Err(_) => "; its other settings could not be kept",
         });
     }
     line
 }
 
-/// The settings of a file that may stay: safe ones, and those that were there before.
-fn kept_settings(place: &Path, before: &Before) -> Vec<Setting> {
-    let text = crate::places::read_text(place).ok().flatten().unwrap_or_default();
+/// Returns the settings of a file that may stay: safe ones, and those of the baseline.
+fn settings_to_keep(place: &Path, baseline: &GuardBaseline) -> Vec<GitSetting> {
+    let text = crate::safe_paths::read_text(place).ok().flatten().unwrap_or_default();
     let git_dir = place.parent().unwrap_or(Path::new("/"));
-    let writable = |path: &Path| before.ground.is_writable(path);
-    let may_stay = |setting: &Setting| {
-        crate::verdict::is_safe(setting, git_dir, &writable)
-            || before.marks.contains(&mark_of_setting(place, setting))
+    let writable = |path: &Path| baseline.guard_scope.is_writable(path);
+    let may_stay = |setting: &GitSetting| {
+        crate::risks::is_safe_setting(setting, git_dir, &writable)
+            || baseline.marks.contains(&setting_mark(place, setting))
     };
-    crate::config::parse(&text).unwrap_or_default().into_iter().filter(may_stay).collect()
+    crate::config::parse_config(&text).unwrap_or_default().into_iter().filter(may_stay).collect()
 }
 
-/// Writes what was there before, readable by its owner only.
-fn keep(file: &Path, before: &Before) -> io::Result<()> {
+/// Writes the baseline, readable by its owner only.
+fn write_baseline(file: &Path, baseline: &GuardBaseline) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     if let Some(parent) = file.parent() {
         std::fs::create_dir_all(parent)?;
     }
     let mut bytes = Vec::new();
-    for entry in &before.entries {
+    for entry in &baseline.entries {
         bytes.push(b'E');
         bytes.extend_from_slice(entry.as_os_str().as_bytes());
         bytes.push(0);
     }
-    for mark in &before.marks {
+    for mark in &baseline.marks {
         bytes.push(b'M');
         bytes.extend_from_slice(mark.as_bytes());
         bytes.push(0);
     }
-    // Its end shows that it is whole.
+    // The end marker shows that the file is complete.
     bytes.push(b'.');
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");
@@ -395,25 +416,25 @@ fn keep(file: &Path, before: &Before) -> io::Result<()> {
     std::fs::rename(&fresh, file)
 }
 
-fn decode(bytes: &[u8], ground: Ground) -> Before {
-    let mut before = Before { ground, ..Before::default() };
+fn decode_baseline(bytes: &[u8], guard_scope: GuardScope) -> GuardBaseline {
+    let mut baseline = GuardBaseline { guard_scope, ..GuardBaseline::default() };
     for part in bytes.split(|byte| *byte == 0) {
         match part.split_first() {
             Some((b'E', path)) => {
-                before.entries.insert(PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+                baseline.entries.insert(PathBuf::from(std::ffi::OsStr::from_bytes(path)));
             }
             Some((b'M', mark)) => {
-                before.marks.insert(String::from_utf8_lossy(mark).into_owned());
+                baseline.marks.insert(String::from_utf8_lossy(mark).into_owned());
             }
             _ => {}
         }
     }
-    before
+    baseline
 }
 
-/// Whether writing a file would make a directory a repository, or change what one runs, though none of its names is
-/// `.git`: for file tools, which work without a scan.
-pub fn is_of_a_bare_repository(path: &Path) -> bool {
+/// Whether a file makes its directory a bare repository, or controls what git runs in one, although no part of the path
+/// is `.git`. For file tools, which do not scan.
+pub fn is_bare_repository_file(path: &Path) -> bool {
     let makes = |dir: &Path, name: &str| {
         let parts = ["HEAD", "objects", "refs"];
         let there = |part: &str| part == name || dir.join(part).symlink_metadata().is_ok();

@@ -1,21 +1,27 @@
-//! Git: what a person's own git would run in the repositories of a write scope, and what a sandboxed command changed there.
+//! Git: finds the programs that the user's git would run in the repositories of a write scope, and the changes that a
+//! command made there.
 //!
-//! Here: git's configuration format (`config`), what settings mean (`settings`), repositories and what their settings and
-//! links lead to (`repository`, `targets`), finding them again cheaply (`scan`), comparing before and after a command
-//! (`verdict`, `guard`), moving aside what runs code (`quarantine`). No git is started: a repository of somebody else's
-//! making would decide what that runs. Elsewhere: what holds a target while a command runs (`exec`, `files`).
+//! Here: git's configuration format (`config`), the meaning of settings (`settings`), repositories and the targets of
+//! their settings and links (`repository`, `targets`), scanning for them (`scan`), comparing before and after a command
+//! (`risks`, `guard`), quarantining files that would run code (`quarantine`). No git is started, because a hostile
+//! repository would control what it runs. Elsewhere: protecting targets while a command runs (`exec`, `files`).
 
 pub mod config;
 mod guard;
-mod places;
 mod quarantine;
 mod repository;
+mod risks;
+mod safe_paths;
 mod scan;
 pub mod settings;
 mod targets;
-mod verdict;
 
-pub use guard::{Ground, Guard, Notes, Tell, Watch, is_of_a_bare_repository};
-pub use repository::{ConfigFile, Repository, user_files, with_includes};
-pub use scan::{Area, DENIED, DIRECTORIES, Entry, Kind, REPOSITORIES, Scanner, Survey};
-pub use targets::{Finder, TARGETS, Target};
+pub use guard::{
+    CommandWatch, GuardScope, NotesCallback, RepositoryGuard, RepositoryNotes, is_bare_repository_file,
+};
+pub use repository::{GitConfigFile, GitRepository, user_config_files, with_includes};
+pub use scan::{
+    MAX_DENIED, MAX_DIRECTORIES, MAX_REPOSITORIES, RepositoryEntry, RepositoryKind, RepositoryScanner,
+    RepositorySurvey, SurveyArea,
+};
+pub use targets::{GitTarget, MAX_TARGETS, TargetFinder};

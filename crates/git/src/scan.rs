@@ -1,10 +1,10 @@
-//! Scan: the repositories and the denied paths of a scope, found again cheaply.
+//! Scans a scope for repositories and denied paths, and caches the result.
 //!
-//! Here: a walk of the directories that keeps what it saw. The next walk asks for the state of each known directory only
-//! and reads again what has changed: a name cannot appear in a directory without a new time of change, which no command
-//! can set back. Elsewhere: what a repository is worth (`verdict`), what is held (`exec`).
-//! Invariants: a scan that keeps finds what a fresh one finds (`a_scan_that_keeps_finds_what_a_fresh_one_finds`); it is
-//! bounded, and says when the bound was reached (`a_scan_says_when_it_did_not_see_all`).
+//! The scanner remembers each directory. The next scan only checks the state of known directories and reads changed
+//! ones again: a new name always changes a directory's change time, which no command can reset. Elsewhere: the risks of
+//! a repository (`risks`), protection (`exec`).
+//! Invariants: a cached scan returns the same as a fresh one (`a_scan_that_keeps_finds_what_a_fresh_one_finds`); a scan
+//! is limited, and reports when it reached a limit (`a_scan_says_when_it_did_not_see_all`).
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -12,170 +12,176 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use minke_policy::{DeniedPaths, Level};
+use minke_policy::{AccessLevel, DeniedPaths};
 use minke_record::{Permission, Scope};
 use rustix::fs::{Dir, FileType};
 
-use crate::places::{Stamp, open_directory, stamp};
+use crate::safe_paths::{FileStamp, file_stamp, open_directory};
 
-/// The most directories that one scan looks at, the nearest first.
-pub const DIRECTORIES: usize = 30_000;
+/// The most directories of one scan, nearest first.
+pub const MAX_DIRECTORIES: usize = 30_000;
 /// The most repositories of one scan.
-pub const REPOSITORIES: usize = 1000;
-/// The most denied paths that one scan names.
-pub const DENIED: usize = 4096;
-/// A directory that changed so shortly before it was read may change once more without another time.
-const RACY: i128 = 100_000_000;
-/// The same on file systems that count whole seconds.
-const RACY_SECONDS: i128 = 2_100_000_000;
-/// Trees of the kernel, never walked.
-const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+pub const MAX_REPOSITORIES: usize = 1000;
+/// The most denied paths of one scan.
+pub const MAX_DENIED: usize = 4096;
+/// A directory that changed this shortly before it was read may change again without a new time.
+const RACY_NANOS: i128 = 100_000_000;
+/// The same on file systems with a resolution of one second.
+const RACY_SECONDS_NANOS: i128 = 2_100_000_000;
+/// Kernel file systems, which are never scanned.
+const KERNEL_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// What kind of thing makes git take a directory for a repository.
+/// How git recognizes a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum RepositoryKind {
     /// A directory `.git`.
     Directory,
     /// A file `.git`, which names a directory.
     File,
-    /// A link `.git`.
+    /// A symbolic link `.git`.
     Link,
-    /// A directory that holds `HEAD`, `objects` and `refs`, whatever its name.
+    /// A bare repository: a directory with `HEAD`, `objects` and `refs`, whatever its name.
     Bare,
 }
 
-/// A repository by the name that git finds.
+/// A repository, by its entry point.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Entry {
-    /// The `.git`, or the bare directory.
+pub struct RepositoryEntry {
+    /// The `.git` entry, or the bare directory.
     pub path: PathBuf,
-    pub kind: Kind,
+    pub kind: RepositoryKind,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, Default)]
-pub struct Survey {
-    /// Repositories that could be written, the nearest first.
-    pub repositories: Vec<Entry>,
-    /// Paths that a rule denies, the outermost of each tree; more than `DENIED` if there are too many.
+pub struct RepositorySurvey {
+    /// Writable repositories, nearest first.
+    pub repositories: Vec<RepositoryEntry>,
+    /// Paths that a rule denies, the outermost of each tree; more than `MAX_DENIED` if there are too many.
     pub denied: Vec<PathBuf>,
-    /// Directories that were looked at.
+    /// The number of scanned directories.
     pub directories: usize,
-    /// What a bound kept from being looked at, in words.
+    /// Messages about limits that were reached.
     pub limits: Vec<String>,
 }
 
-/// What is to be looked at.
+/// The area to scan.
 #[derive(Clone, Copy)]
-pub struct Area<'a> {
+pub struct SurveyArea<'a> {
     pub scope: &'a Scope,
     pub denied: Option<&'a Arc<DeniedPaths>>,
 }
 
-/// One directory as it was read.
-struct Known {
-    stamp: Stamp,
-    /// Read again in any case.
-    racy: bool,
+/// A remembered directory.
+struct KnownDirectory {
+    stamp: FileStamp,
+    /// Whether it must be read again in any case.
+    is_racy: bool,
     directories: Vec<OsString>,
-    git: Vec<(OsString, Kind)>,
+    git: Vec<(OsString, RepositoryKind)>,
     is_bare: bool,
     denied: Vec<OsString>,
     scan: u64,
 }
 
-/// Scans, and keeps what it saw for the next time.
+/// Scans, and remembers directories for the next scan.
 #[derive(Default)]
-pub struct Scanner {
-    known: HashMap<PathBuf, Known>,
+pub struct RepositoryScanner {
+    known: HashMap<PathBuf, KnownDirectory>,
     denied: Option<Arc<DeniedPaths>>,
-    scans: u64,
+    scan_count: u64,
 }
 
-struct Next {
+struct PendingDirectory {
     path: PathBuf,
-    /// The root that it was reached from goes all the way down.
-    recursive: bool,
+    /// Whether the root that led to it is recursive.
+    is_recursive: bool,
 }
 
-impl Scanner {
-    /// Looks at every directory of the area.
-    pub fn scan(&mut self, area: Area<'_>) -> Survey {
+impl RepositoryScanner {
+    /// Scans every directory of the area.
+    pub fn scan_area(&mut self, area: SurveyArea<'_>) -> RepositorySurvey {
         if self.denied.as_ref() != area.denied {
             self.known.clear();
             self.denied = area.denied.cloned();
         }
-        self.scans += 1;
-        let scan = self.scans;
-        let mut survey = Survey::default();
-        let mut pending: VecDeque<Next> = roots(area).into();
-        while let Some(Next { path, recursive }) = pending.pop_front() {
-            if survey.directories == DIRECTORIES {
+        self.scan_count += 1;
+        let scan = self.scan_count;
+        let mut survey = RepositorySurvey::default();
+        let mut pending: VecDeque<PendingDirectory> = scan_roots(area).into();
+        while let Some(PendingDirectory { path, is_recursive }) = pending.pop_front() {
+            if survey.directories == MAX_DIRECTORIES {
                 survey.limits.push(format!(
-                    "more than {DIRECTORIES} directories: git repositories and denied paths in the rest of them, the \
-                     deepest, were not looked for"
+                    "more than {MAX_DIRECTORIES} directories: the rest, the deepest ones, was not scanned for git \
+                     repositories and denied paths"
                 ));
                 break;
             }
-            if KERNEL.iter().any(|kernel| path.starts_with(kernel)) {
+            if KERNEL_TREES.iter().any(|kernel| path.starts_with(kernel)) {
                 continue;
             }
-            let Some(known) = self.look(&path) else { continue };
+            let Some(known) = self.refresh_directory(&path) else { continue };
             survey.directories += 1;
             known.scan = scan;
             if known.is_bare && !known.git.iter().any(|(name, _)| path.ends_with(name)) {
-                survey.add(Entry { path: path.clone(), kind: Kind::Bare }, area);
+                survey
+                    .add_repository(RepositoryEntry { path: path.clone(), kind: RepositoryKind::Bare }, area);
             }
             for (name, kind) in &known.git {
-                survey.add(Entry { path: path.join(name), kind: *kind }, area);
+                survey.add_repository(RepositoryEntry { path: path.join(name), kind: *kind }, area);
             }
             for name in &known.denied {
-                survey.deny(path.join(name));
+                survey.add_denied(path.join(name));
             }
-            if recursive {
+            if is_recursive {
                 pending.extend(
-                    known.directories.iter().map(|name| Next { path: path.join(name), recursive: true }),
+                    known
+                        .directories
+                        .iter()
+                        .map(|name| PendingDirectory { path: path.join(name), is_recursive: true }),
                 );
             }
         }
         self.known.retain(|_, known| known.scan == scan);
-        // Paths that a rule writes out are held wherever they are.
-        for place in area.denied.iter().flat_map(|denied| denied.places()) {
+        // Paths that a rule names literally are protected wherever they are.
+        for place in area.denied.iter().flat_map(|denied| denied.literal_paths()) {
             let path = Path::new(place);
-            if !survey.denied.iter().any(|held| path.starts_with(held)) && stamp(path).is_some() {
-                survey.deny(path.to_owned());
+            if !survey.denied.iter().any(|held| path.starts_with(held)) && file_stamp(path).is_some() {
+                survey.add_denied(path.to_owned());
             }
         }
-        // A `.git` directory holds HEAD, objects and refs as well; it is one repository.
+        // A `.git` directory contains HEAD, objects and refs as well; it is one repository.
         let named: Vec<PathBuf> = survey
             .repositories
             .iter()
-            .filter(|entry| entry.kind == Kind::Directory)
+            .filter(|entry| entry.kind == RepositoryKind::Directory)
             .map(|entry| entry.path.clone())
             .collect();
-        survey.repositories.retain(|entry| entry.kind != Kind::Bare || !named.contains(&entry.path));
+        survey
+            .repositories
+            .retain(|entry| entry.kind != RepositoryKind::Bare || !named.contains(&entry.path));
         survey
     }
 
-    /// What is in a directory, read again if it has changed.
-    fn look(&mut self, path: &Path) -> Option<&mut Known> {
-        let now = stamp(path).filter(|now| now.is_directory)?;
-        let is_current = self.known.get(path).is_some_and(|known| !known.racy && known.stamp == now);
+    /// Returns a directory, which is read again if it has changed.
+    fn refresh_directory(&mut self, path: &Path) -> Option<&mut KnownDirectory> {
+        let now = file_stamp(path).filter(|now| now.is_directory)?;
+        let is_current = self.known.get(path).is_some_and(|known| !known.is_racy && known.stamp == now);
         if !is_current {
-            let read = self.read(path)?;
+            let read = self.read_directory(path)?;
             self.known.insert(path.to_owned(), read);
         }
         self.known.get_mut(path)
     }
 
-    fn read(&self, path: &Path) -> Option<Known> {
+    fn read_directory(&self, path: &Path) -> Option<KnownDirectory> {
         let begun = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let directory = open_directory(path).ok()?;
-        let stamp = Stamp::of(&rustix::fs::fstat(&directory).ok()?);
-        let window = if stamp.changed % 1_000_000_000 == 0 { RACY_SECONDS } else { RACY };
-        let racy = stamp.changed + window >= i128::try_from(begun).unwrap_or(0);
+        let stamp = FileStamp::from_stat(&rustix::fs::fstat(&directory).ok()?);
+        let window = if stamp.changed % 1_000_000_000 == 0 { RACY_SECONDS_NANOS } else { RACY_NANOS };
+        let is_racy = stamp.changed + window >= i128::try_from(begun).unwrap_or(0);
         let (directories, git, denied) = (Vec::new(), Vec::new(), Vec::new());
-        let mut known = Known { stamp, racy, directories, git, is_bare: false, denied, scan: 0 };
+        let mut known = KnownDirectory { stamp, is_racy, directories, git, is_bare: false, denied, scan: 0 };
         let mut parts = 0;
         for entry in Dir::read_from(&directory).ok()? {
             let Ok(entry) = entry else { break };
@@ -190,7 +196,7 @@ impl Scanner {
                 kind = found.map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode));
             }
             if let Some(denied) = &self.denied
-                && path.join(&name).to_str().is_some_and(|path| denied.holds(path))
+                && path.join(&name).to_str().is_some_and(|path| denied.denies_path(path))
             {
                 known.denied.push(name);
                 continue;
@@ -211,51 +217,52 @@ impl Scanner {
     }
 }
 
-fn git_kind(kind: FileType) -> Option<Kind> {
+fn git_kind(kind: FileType) -> Option<RepositoryKind> {
     match kind {
-        FileType::Directory => Some(Kind::Directory),
-        FileType::RegularFile => Some(Kind::File),
-        FileType::Symlink => Some(Kind::Link),
-        // Placeholders of ours, and what git does not read.
+        FileType::Directory => Some(RepositoryKind::Directory),
+        FileType::RegularFile => Some(RepositoryKind::File),
+        FileType::Symlink => Some(RepositoryKind::Link),
+        // A placeholder of Minke, or a file that git does not read.
         _ => None,
     }
 }
 
-impl Survey {
-    fn add(&mut self, entry: Entry, area: Area<'_>) {
-        // What is only readable, or lent to another pod, is not this pod's to change.
+impl RepositorySurvey {
+    fn add_repository(&mut self, entry: RepositoryEntry, area: SurveyArea<'_>) {
+        // This pod cannot change read-only or lent repositories.
         let inside = entry.path.join("x");
         let writable = |path: &Path| {
-            path.to_str().is_none_or(|path| minke_policy::level(area.scope, path) == Level::Write)
+            path.to_str()
+                .is_none_or(|path| minke_policy::access_level(area.scope, path) == AccessLevel::Write)
         };
         if !writable(&entry.path) && !writable(&inside) {
             return;
         }
-        if self.repositories.len() < REPOSITORIES {
+        if self.repositories.len() < MAX_REPOSITORIES {
             self.repositories.push(entry);
-        } else if self.repositories.len() == REPOSITORIES
+        } else if self.repositories.len() == MAX_REPOSITORIES
             && !self.limits.iter().any(|l| l.contains("repositories of"))
         {
             self.limits.push(format!(
-                "more than {REPOSITORIES} git repositories: the repositories of the rest were not looked at"
+                "more than {MAX_REPOSITORIES} git repositories: the repositories of the rest were not checked"
             ));
         }
     }
 
-    fn deny(&mut self, path: PathBuf) {
-        if self.denied.len() <= DENIED {
+    fn add_denied(&mut self, path: PathBuf) {
+        if self.denied.len() <= MAX_DENIED {
             self.denied.push(path);
         }
     }
 }
 
-/// Where a scan begins: what may be written, and what may be read if something is denied. None twice.
-fn roots(area: Area<'_>) -> Vec<Next> {
+/// Returns the roots of a scan without duplicates: writable ones, and readable ones if paths are denied.
+fn scan_roots(area: SurveyArea<'_>) -> Vec<PendingDirectory> {
     let wanted = area.scope.allow.iter().filter(|rule| {
         rule.permission == Permission::Write || (area.denied.is_some() && rule.permission == Permission::Read)
     });
     let all: Vec<(&Path, bool)> = wanted.map(|rule| (Path::new(&rule.target), rule.recursive)).collect();
-    let mut roots: Vec<Next> = Vec::new();
+    let mut roots: Vec<PendingDirectory> = Vec::new();
     for (place, (path, recursive)) in all.iter().enumerate() {
         let is_covered = all.iter().enumerate().any(|(other_place, (other, other_recursive))| {
             let covers = if *other_recursive { path.starts_with(other) } else { path == other && !recursive };
@@ -263,7 +270,7 @@ fn roots(area: Area<'_>) -> Vec<Next> {
             other_place != place && covers && (!covered_back || other_place < place)
         });
         if !is_covered {
-            roots.push(Next { path: (*path).to_owned(), recursive: *recursive });
+            roots.push(PendingDirectory { path: (*path).to_owned(), is_recursive: *recursive });
         }
     }
     roots

@@ -1,29 +1,29 @@
-//! What a setting of git means: safe in any repository, or the name of something that git runs or reads.
+//! The meaning of git settings: safe in any repository, or naming a file that git runs or reads.
 //!
-//! Here: the lists, each with its reason, and the words of a command line that could be files. Elsewhere: reading the
-//! files (`repository`), what is done about an unsafe one (`quarantine`).
-//! Invariant: a key that is on no list is unsafe (`a_key_that_nobody_knows_is_unsafe`), so a later git cannot add a way
-//! out that this file forgot.
+//! Here: the lists with their reasons, and splitting a command line into words that could be files. Elsewhere: reading
+//! the files (`repository`), handling an unsafe one (`quarantine`).
+//! Invariant: a key that is on no list is unsafe (`a_key_that_nobody_knows_is_unsafe`), so a setting of a later git
+//! version cannot bypass the check.
 
-use crate::config::Setting;
+use crate::config::GitSetting;
 
-/// What a setting in a repository can do.
+/// The risk of a setting in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meaning {
+pub enum SettingSafety {
     /// It runs nothing and reads no further configuration.
     Safe,
-    /// Where the work tree is: safe inside the write scope.
+    /// The path of the work tree: safe inside the write scope.
     Worktree(String),
     Unsafe,
 }
 
-/// Sections whose every key only changes what git shows, counts or keeps.
+/// Sections whose keys only affect display, counting and retention.
 const SAFE_SECTIONS: [&str; 10] =
     ["advice", "color", "column", "status", "rerere", "index", "pack", "feature", "user", "author"];
 
-/// Keys that run nothing, with `*` for any subsection.
+/// Keys that run nothing; `*` stands for any subsection.
 const SAFE_KEYS: [&str; 84] = [
-    // What `git init` and `git clone` write about the file system.
+    // Properties of the file system, written by `git init` and `git clone`.
     "core.repositoryformatversion",
     "core.filemode",
     "core.bare",
@@ -53,7 +53,7 @@ const SAFE_KEYS: [&str; 84] = [
     "core.whitespace",
     "core.multipackindex",
     "core.commitgraph",
-    // The formats of the repository itself.
+    // Repository formats.
     "extensions.objectformat",
     "extensions.compatobjectformat",
     "extensions.refstorage",
@@ -63,7 +63,7 @@ const SAFE_KEYS: [&str; 84] = [
     "extensions.relativeworktrees",
     "extensions.noop",
     "extensions.noop-v1",
-    // Names only. What a remote's address may be is looked at apart (`is_plain_address`).
+    // Names only. Addresses of remotes are checked separately (`is_plain_address`).
     "remote.pushdefault",
     "remote.*.fetch",
     "remote.*.push",
@@ -95,7 +95,7 @@ const SAFE_KEYS: [&str; 84] = [
     "submodule.*.ignore",
     "submodule.*.shallow",
     "submodule.*.fetchrecursesubmodules",
-    // Who a commit is by, and how common commands behave.
+    // Authors, and the behaviour of common commands.
     "committer.name",
     "committer.email",
     "init.defaultbranch",
@@ -114,18 +114,18 @@ const SAFE_KEYS: [&str; 84] = [
     "lfs.repositoryformatversion",
 ];
 
-/// Whether a setting may be in a repository that a sandboxed command made.
-pub fn meaning(setting: &Setting) -> Meaning {
-    let Setting { section, subsection, key, .. } = setting;
-    let value = setting.text();
-    let safe = |is_safe: bool| if is_safe { Meaning::Safe } else { Meaning::Unsafe };
+/// Returns whether a setting is safe in a repository that a sandboxed command created.
+pub fn setting_safety(setting: &GitSetting) -> SettingSafety {
+    let GitSetting { section, subsection, key, .. } = setting;
+    let value = setting.value_text();
+    let safe = |is_safe: bool| if is_safe { SettingSafety::Safe } else { SettingSafety::Unsafe };
     let plain = match subsection {
         Some(_) => format!("{section}.*.{key}"),
         None => format!("{section}.{key}"),
     };
     match plain.as_str() {
-        "core.worktree" => Meaning::Worktree(value.to_owned()),
-        // The monitor that is built into git, or none; everything else is a program.
+        "core.worktree" => SettingSafety::Worktree(value.to_owned()),
+        // The monitor built into git, or none; any other value is a program.
         "core.fsmonitor" => safe(matches!(value, "true" | "false" | "1" | "0" | "yes" | "no" | "on" | "off")),
         "remote.*.url"
         | "remote.*.pushurl"
@@ -134,12 +134,12 @@ pub fn meaning(setting: &Setting) -> Meaning {
         | "branch.*.pushremote" => safe(is_plain_address(value)),
         // `!command` runs.
         "submodule.*.update" => safe(matches!(value, "checkout" | "rebase" | "merge" | "none")),
-        _ if SAFE_KEYS.contains(&plain.as_str()) => Meaning::Safe,
+        _ if SAFE_KEYS.contains(&plain.as_str()) => SettingSafety::Safe,
         _ => safe(SAFE_SECTIONS.contains(&section.as_str()) && subsection.is_none()),
     }
 }
 
-/// Whether an address names no helper: `ext::` runs a command, `name::` a program of that name; a leading `-` is an
+/// Whether an address names no helper: `ext::` runs a command, `name::` a program of that name, and a leading `-` is an
 /// option of `ssh`.
 fn is_plain_address(address: &str) -> bool {
     let scheme = address.split_once("::").map(|(scheme, _)| scheme);
@@ -149,20 +149,20 @@ fn is_plain_address(address: &str) -> bool {
     !is_helper && !address.starts_with('-')
 }
 
-/// Something outside the configuration that a setting leads git to.
+/// A file outside the configuration to which a setting leads git.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
+pub enum SettingTarget {
     /// A further configuration file, relative to the file that names it.
     Include(String),
-    /// A directory of hooks, relative to the work tree.
+    /// A hooks directory, relative to the work tree.
     Hooks(String),
-    /// A directory whose hooks go into each new repository.
+    /// A directory whose hooks are copied into each new repository.
     Template(String),
     /// A shell line, or a program.
     Command(String),
 }
 
-/// Last words of keys whose value is a program or a shell line.
+/// The last parts of keys whose value is a program or a shell line.
 const PROGRAM_KEYS: [&str; 27] = [
     "askpass",
     "clean",
@@ -193,35 +193,37 @@ const PROGRAM_KEYS: [&str; 27] = [
     "recentobjectshook",
 ];
 
-/// What a setting names, if it names something that git runs or reads as configuration.
-pub fn named(setting: &Setting) -> Option<Named> {
-    let Setting { section, key, .. } = setting;
+/// Returns the target of a setting, if git runs it or reads it as configuration.
+pub fn setting_target(setting: &GitSetting) -> Option<SettingTarget> {
+    let GitSetting { section, key, .. } = setting;
     let value = setting.value.clone()?;
     if value.is_empty() {
         return None;
     }
     match (section.as_str(), key.as_str()) {
-        ("include" | "includeif", "path") => Some(Named::Include(value)),
-        ("core", "hookspath") => Some(Named::Hooks(value)),
-        ("init", "templatedir") => Some(Named::Template(value)),
+        ("include" | "includeif", "path") => Some(SettingTarget::Include(value)),
+        ("core", "hookspath") => Some(SettingTarget::Hooks(value)),
+        ("init", "templatedir") => Some(SettingTarget::Template(value)),
         ("core", "alternaterefscommand") | ("gpg", "defaultkeycommand") | ("sendemail", "smtpserver") => {
-            Some(Named::Command(value))
+            Some(SettingTarget::Command(value))
         }
-        // An alias without `!` is a command of git's own.
-        ("alias", _) => value.strip_prefix('!').map(|line| Named::Command(line.to_owned())),
-        ("submodule", "update") => value.strip_prefix('!').map(|line| Named::Command(line.to_owned())),
-        ("pager", _) => Some(Named::Command(value)),
-        ("difftool" | "mergetool" | "browser" | "man" | "lfs", "path") => Some(Named::Command(value)),
+        // An alias without `!` is a git command.
+        ("alias", _) => value.strip_prefix('!').map(|line| SettingTarget::Command(line.to_owned())),
+        ("submodule", "update") => {
+            value.strip_prefix('!').map(|line| SettingTarget::Command(line.to_owned()))
+        }
+        ("pager", _) => Some(SettingTarget::Command(value)),
+        ("difftool" | "mergetool" | "browser" | "man" | "lfs", "path") => Some(SettingTarget::Command(value)),
         (_, key) if PROGRAM_KEYS.contains(&key) => {
-            Some(Named::Command(value.strip_prefix('!').map(str::to_owned).unwrap_or(value)))
+            Some(SettingTarget::Command(value.strip_prefix('!').map(str::to_owned).unwrap_or(value)))
         }
         _ => None,
     }
 }
 
-/// The words of a shell line that could be names of files: split where a shell would split, quotes taken off, what comes
-/// before `=` left out. More words than a shell would see do no harm: only those that are files are used.
-pub fn words(line: &str) -> Vec<String> {
+/// Returns the words of a shell line that could be file names: split as in a shell, without quotes and without text
+/// before `=`. Extra words do no harm, because only existing files are used.
+pub fn shell_words(line: &str) -> Vec<String> {
     let splits = |c: char| c.is_whitespace() || ";|&()<>`\"'".contains(c);
     let mut words = Vec::new();
     for word in line.split(splits).filter(|word| !word.is_empty()) {
@@ -232,20 +234,20 @@ pub fn words(line: &str) -> Vec<String> {
             words.push(value.to_owned());
         }
     }
-    words.truncate(WORDS);
+    words.truncate(MAX_WORDS);
     words
 }
 
-/// The most words of one line that are looked at.
-const WORDS: usize = 64;
+/// The most words of one line that are checked.
+const MAX_WORDS: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use crate::config::parse_config;
 
-    fn only(text: &str) -> Setting {
-        let mut settings = parse(text).unwrap();
+    fn parse_one(text: &str) -> GitSetting {
+        let mut settings = parse_config(text).unwrap();
         assert_eq!(settings.len(), 1, "{text}");
         settings.remove(0)
     }
@@ -269,10 +271,10 @@ mod tests {
             "[extensions] objectFormat = sha256",
             "[core] fsmonitor = false",
         ] {
-            assert_eq!(meaning(&only(text)), Meaning::Safe, "{text}");
+            assert_eq!(setting_safety(&parse_one(text)), SettingSafety::Safe, "{text}");
         }
-        let worktree = only("[core] worktree = ../../../lib");
-        assert_eq!(meaning(&worktree), Meaning::Worktree("../../../lib".to_owned()));
+        let worktree = parse_one("[core] worktree = ../../../lib");
+        assert_eq!(setting_safety(&worktree), SettingSafety::Worktree("../../../lib".to_owned()));
     }
 
     #[test]
@@ -318,18 +320,18 @@ mod tests {
             "[user \"x\"] name = y",
             "[invented] key = x",
         ] {
-            assert_eq!(meaning(&only(text)), Meaning::Unsafe, "{text}");
+            assert_eq!(setting_safety(&parse_one(text)), SettingSafety::Unsafe, "{text}");
         }
     }
 
     #[test]
     fn what_a_setting_names_is_found() {
-        let command = |line: &str| Some(Named::Command(line.to_owned()));
+        let command = |line: &str| Some(SettingTarget::Command(line.to_owned()));
         for (text, expected) in [
-            ("[core] hooksPath = .husky", Some(Named::Hooks(".husky".to_owned()))),
-            ("[include] path = ../x", Some(Named::Include("../x".to_owned()))),
-            ("[includeIf \"onbranch:main\"] path = x", Some(Named::Include("x".to_owned()))),
-            ("[init] templateDir = ~/t", Some(Named::Template("~/t".to_owned()))),
+            ("[core] hooksPath = .husky", Some(SettingTarget::Hooks(".husky".to_owned()))),
+            ("[include] path = ../x", Some(SettingTarget::Include("../x".to_owned()))),
+            ("[includeIf \"onbranch:main\"] path = x", Some(SettingTarget::Include("x".to_owned()))),
+            ("[init] templateDir = ~/t", Some(SettingTarget::Template("~/t".to_owned()))),
             ("[alias] st = status", None),
             ("[alias] x = !./x.sh a", command("./x.sh a")),
             ("[filter \"f\"] clean = node f.js %f", command("node f.js %f")),
@@ -338,8 +340,8 @@ mod tests {
             ("[credential] helper = !f", command("f")),
             ("[user] name = x", None),
         ] {
-            assert_eq!(named(&only(text)), expected, "{text}");
+            assert_eq!(setting_target(&parse_one(text)), expected, "{text}");
         }
-        assert_eq!(words("FOO=./a 'b c' \"$(d)\";e"), ["FOO=./a", "./a", "b", "c", "$", "d", "e"]);
+        assert_eq!(shell_words("FOO=./a 'b c' \"$(d)\";e"), ["FOO=./a", "./a", "b", "c", "$", "d", "e"]);
     }
 }

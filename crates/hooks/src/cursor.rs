@@ -1,68 +1,68 @@
-//! Cursors: how far each hook was told what happened, kept across lives.
+//! Cursors: the last entry delivered to each hook, stored across processes.
 //!
-//! One small file for each hook of a session, replaced whole. It is written after what it stands for was delivered, so
-//! after a kill something may be told again and nothing is left out (`observers_miss_nothing_when_they_are_killed`).
+//! One small file for each hook of a session, replaced atomically. It is written after the delivery, so after
+//! a kill an event may be delivered twice, but none is lost (`observers_miss_nothing_when_they_are_killed`).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use minke_record::Chain;
+use minke_record::ChainHash;
 use serde::{Deserialize, Serialize};
 
-/// A cursor has some dozens of bytes.
-const FILE_BYTES: u64 = 4096;
+/// The maximum size; a cursor has a few dozen bytes.
+const MAX_CURSOR_BYTES: u64 = 4096;
 
 /// The last entry that was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct At {
+pub(crate) struct CursorPosition {
     pub(crate) seq: u64,
-    pub(crate) h: Chain,
+    pub(crate) h: ChainHash,
 }
 
-/// Where one hook's cursor lies.
+/// The cursor file of one hook.
 #[derive(Debug, Clone)]
-pub(crate) struct Cursor {
+pub(crate) struct CursorFile {
     file: PathBuf,
 }
 
-/// What a cursor says.
+/// The state of a cursor.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// This hook was never told anything of this session.
-    New,
-    At(At),
-    /// There is one, and it cannot be read: nobody knows how far it was.
-    Lost(String),
+pub(crate) enum CursorState {
+    /// No event of this session was delivered to this hook.
+    Absent,
+    Position(CursorPosition),
+    /// The file is unreadable, so the position is unknown.
+    Unreadable(String),
 }
 
-impl Cursor {
-    pub(crate) fn new(dir: &Path, hook: &str) -> Cursor {
-        Cursor { file: dir.join(format!("{hook}.cursor")) }
+impl CursorFile {
+    pub(crate) fn new(dir: &Path, hook: &str) -> CursorFile {
+        CursorFile { file: dir.join(format!("{hook}.cursor")) }
     }
 
-    pub(crate) fn find(&self) -> Found {
+    pub(crate) fn load_state(&self) -> CursorState {
         let mut text = String::new();
         let file = match File::open(&self.file) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::New,
-            Err(error) => return Found::Lost(error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return CursorState::Absent,
+            Err(error) => return CursorState::Unreadable(error.to_string()),
         };
-        if let Err(error) = file.take(FILE_BYTES).read_to_string(&mut text) {
-            return Found::Lost(error.to_string());
+        if let Err(error) = file.take(MAX_CURSOR_BYTES).read_to_string(&mut text) {
+            return CursorState::Unreadable(error.to_string());
         }
         match serde_json::from_str(&text) {
-            Ok(at) => Found::At(at),
-            Err(error) => Found::Lost(error.to_string()),
+            Ok(at) => CursorState::Position(at),
+            Err(error) => CursorState::Unreadable(error.to_string()),
         }
     }
 
-    pub(crate) fn save(&self, at: At) -> Result<(), String> {
-        self.replace(at).map_err(|error| format!("{} cannot be written: {error}", self.file.display()))
+    pub(crate) fn save_position(&self, at: CursorPosition) -> Result<(), String> {
+        self.replace_file(at).map_err(|error| format!("could not write {}: {error}", self.file.display()))
     }
 
-    fn replace(&self, at: At) -> io::Result<()> {
+    fn replace_file(&self, at: CursorPosition) -> io::Result<()> {
         let dir = self.file.parent().ok_or(io::ErrorKind::InvalidInput)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let fresh = self.file.with_extension("new");

@@ -1,10 +1,10 @@
-//! Events: what a hook can be called for, and what each of them carries.
+//! The events that hooks subscribe to, and their data.
 //!
-//! Elsewhere: what is told of each (`payload` at a point that is asked, `map` from the log).
+//! Elsewhere: the data of each event (`payload` for questions, `mapper` for log events).
 
-/// What a hook is called for.
+/// The event of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Event {
+pub enum HookEvent {
     SessionStart,
     UserPrompt,
     BeforeTool,
@@ -17,75 +17,79 @@ pub enum Event {
     Compact,
     Job,
     ShellEnv,
-    /// All that API clients know as lifecycle: responses, calls, approvals, jobs, and frames, in their order.
+    /// The lifecycle events of the API in order: responses, calls, approvals, jobs, and frames.
     Lifecycle,
 }
 
-impl Event {
-    pub const ALL: [Event; 13] = [
-        Event::SessionStart,
-        Event::UserPrompt,
-        Event::BeforeTool,
-        Event::AfterTool,
-        Event::Ask,
-        Event::BeforeStop,
-        Event::RunEnd,
-        Event::PodSpawn,
-        Event::PodEnd,
-        Event::Compact,
-        Event::Job,
-        Event::ShellEnv,
-        Event::Lifecycle,
+impl HookEvent {
+    pub const ALL: [HookEvent; 13] = [
+        HookEvent::SessionStart,
+        HookEvent::UserPrompt,
+        HookEvent::BeforeTool,
+        HookEvent::AfterTool,
+        HookEvent::Ask,
+        HookEvent::BeforeStop,
+        HookEvent::RunEnd,
+        HookEvent::PodSpawn,
+        HookEvent::PodEnd,
+        HookEvent::Compact,
+        HookEvent::Job,
+        HookEvent::ShellEnv,
+        HookEvent::Lifecycle,
     ];
 
-    /// As `hooks.toml` writes it.
+    /// The name in `hooks.toml`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Event::SessionStart => "session_start",
-            Event::UserPrompt => "user_prompt",
-            Event::BeforeTool => "before_tool",
-            Event::AfterTool => "after_tool",
-            Event::Ask => "ask",
-            Event::BeforeStop => "before_stop",
-            Event::RunEnd => "run_end",
-            Event::PodSpawn => "pod_spawn",
-            Event::PodEnd => "pod_end",
-            Event::Compact => "compact",
-            Event::Job => "job",
-            Event::ShellEnv => "shell_env",
-            Event::Lifecycle => "lifecycle",
+            HookEvent::SessionStart => "session_start",
+            HookEvent::UserPrompt => "user_prompt",
+            HookEvent::BeforeTool => "before_tool",
+            HookEvent::AfterTool => "after_tool",
+            HookEvent::Ask => "ask",
+            HookEvent::BeforeStop => "before_stop",
+            HookEvent::RunEnd => "run_end",
+            HookEvent::PodSpawn => "pod_spawn",
+            HookEvent::PodEnd => "pod_end",
+            HookEvent::Compact => "compact",
+            HookEvent::Job => "job",
+            HookEvent::ShellEnv => "shell_env",
+            HookEvent::Lifecycle => "lifecycle",
         }
     }
 
-    pub fn parse(word: &str) -> Option<Event> {
-        Event::ALL.into_iter().find(|event| event.as_str() == word)
+    pub fn from_name(word: &str) -> Option<HookEvent> {
+        HookEvent::ALL.into_iter().find(|event| event.as_str() == word)
     }
 
-    /// Whether a hook may say something that counts.
-    pub fn steers(self) -> bool {
+    /// Whether the verdict of a hook has an effect.
+    pub fn can_steer(self) -> bool {
         matches!(
             self,
-            Event::UserPrompt | Event::BeforeTool | Event::BeforeStop | Event::PodSpawn | Event::ShellEnv
+            HookEvent::UserPrompt
+                | HookEvent::BeforeTool
+                | HookEvent::BeforeStop
+                | HookEvent::PodSpawn
+                | HookEvent::ShellEnv
         )
     }
 
-    /// Whether it has a tool and paths, which `when` can look at.
+    /// Whether the event has a tool and paths for `when`.
     pub fn has_tool(self) -> bool {
-        matches!(self, Event::BeforeTool | Event::AfterTool | Event::Ask)
+        matches!(self, HookEvent::BeforeTool | HookEvent::AfterTool | HookEvent::Ask)
     }
 
-    /// Whether it can be read from the log afterwards: the environment of a command is not kept.
-    pub fn observable(self) -> bool {
-        self != Event::ShellEnv
+    /// Whether the event can be read from the log afterwards: the environment of a command is not logged.
+    pub fn is_observable(self) -> bool {
+        self != HookEvent::ShellEnv
     }
 
-    /// Whether a hook may answer `ask`: there must be a call that a person can be asked about.
-    pub(crate) fn may_ask(self) -> bool {
-        matches!(self, Event::BeforeTool | Event::PodSpawn)
+    /// Whether a hook may answer `ask`: there must be a call that the user can approve.
+    pub(crate) fn can_ask(self) -> bool {
+        matches!(self, HookEvent::BeforeTool | HookEvent::PodSpawn)
     }
 }
 
-impl std::fmt::Display for Event {
+impl std::fmt::Display for HookEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }

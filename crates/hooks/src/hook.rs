@@ -1,85 +1,85 @@
-//! A hook: when it is called, what is done then, and how long that may take.
+//! A hook: its event, its handler, and its timeout.
 //!
-//! Elsewhere: how one is read (`load`), asked (`steer`) and told what happened (`observe`).
+//! Elsewhere: parsing (`load`), asking (`steer`), observing (`observers`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globset::GlobMatcher;
-use minke_record::hex;
+use minke_record::to_hex;
 use sha2::{Digest, Sha256};
 
-use crate::event::Event;
+use crate::event::HookEvent;
 
-/// Who wrote it.
+/// The file that defines the hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layer {
+pub enum HookLayer {
     User,
     Workspace,
 }
 
-impl Layer {
+impl HookLayer {
     pub fn as_str(self) -> &'static str {
         match self {
-            Layer::User => "user",
-            Layer::Workspace => "workspace",
+            HookLayer::User => "user",
+            HookLayer::Workspace => "workspace",
         }
     }
 }
 
-/// What is done.
+/// What the hook does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Handler {
-    /// A shell line, inside the pod's fence.
+pub enum HookHandler {
+    /// A shell line, inside the pod's sandbox.
     Command(String),
-    /// A POST to https, or to this machine.
+    /// A POST to https, or to localhost.
     Http(String),
     /// A line appended to this file.
     File(PathBuf),
-    /// A line to this socket.
+    /// A line sent to this socket.
     Socket(PathBuf),
-    /// A strict hook that could not be read: it says no, with this reason, until somebody mends it.
-    Broken(String),
+    /// A strict hook that could not be parsed: it denies with this reason until it is fixed.
+    Invalid(String),
 }
 
-impl Handler {
-    pub fn kind(&self) -> &'static str {
+impl HookHandler {
+    pub fn kind_name(&self) -> &'static str {
         match self {
-            Handler::Command(_) => "command",
-            Handler::Http(_) => "http",
-            Handler::File(_) => "file",
-            Handler::Socket(_) => "socket",
-            Handler::Broken(_) => "broken",
+            HookHandler::Command(_) => "command",
+            HookHandler::Http(_) => "http",
+            HookHandler::File(_) => "file",
+            HookHandler::Socket(_) => "socket",
+            HookHandler::Invalid(_) => "broken",
         }
     }
 
-    /// What it does it with. Of an address only the host: the rest may be a key.
-    pub fn target(&self) -> String {
+    /// The target of the handler; only the host of a URL, because the rest may contain a secret.
+    pub fn describe_target(&self) -> String {
         match self {
-            Handler::Command(line) => line.clone(),
-            Handler::Http(url) => crate::http::host_of(url),
-            Handler::File(path) | Handler::Socket(path) => path.display().to_string(),
-            Handler::Broken(why) => why.clone(),
+            HookHandler::Command(line) => line.clone(),
+            HookHandler::Http(url) => crate::http::url_origin(url),
+            HookHandler::File(path) | HookHandler::Socket(path) => path.display().to_string(),
+            HookHandler::Invalid(why) => why.clone(),
         }
     }
 
-    /// Whether it can be asked, which takes an answer.
-    pub(crate) fn answers(&self) -> bool {
-        matches!(self, Handler::Command(_) | Handler::Http(_) | Handler::Broken(_))
+    /// Whether the handler can return an answer.
+    pub(crate) fn can_answer(&self) -> bool {
+        matches!(self, HookHandler::Command(_) | HookHandler::Http(_) | HookHandler::Invalid(_))
     }
 }
 
-/// What must fit besides the event. Each list fits if one of its patterns does; an empty one always.
+/// Conditions besides the event. Each list matches if one of its patterns does; an empty list always matches.
 #[derive(Debug, Clone, Default)]
-pub struct When {
+pub struct HookCondition {
     pub(crate) tool: Vec<GlobMatcher>,
     pub(crate) path: Vec<GlobMatcher>,
-    /// Only jobs whose mandate names it, and of those only ends and pauses.
-    pub(crate) named: bool,
+    /// Only the ends and pauses of jobs whose mandate names the hook.
+    pub(crate) named_jobs_only: bool,
 }
 
-impl When {
-    pub(crate) fn fits(&self, tool: Option<&str>, paths: &[String], cwd: &Path) -> bool {
+impl HookCondition {
+    pub(crate) fn is_match(&self, tool: Option<&str>, paths: &[String], cwd: &Path) -> bool {
         let tool_fits =
             self.tool.is_empty() || tool.is_some_and(|tool| self.tool.iter().any(|glob| glob.is_match(tool)));
         let path_fits = |path: &String| {
@@ -92,56 +92,60 @@ impl When {
         tool_fits && (self.path.is_empty() || paths.iter().any(path_fits))
     }
 
-    /// In words, as it was written.
-    pub fn shown(&self) -> String {
+    /// The condition as text.
+    pub fn describe_condition(&self) -> String {
         let list = |key: &str, globs: &[GlobMatcher]| {
             let words: Vec<&str> = globs.iter().map(|glob| glob.glob().glob()).collect();
             (!words.is_empty()).then(|| format!("{key} {}", words.join(" or ")))
         };
-        let named = self.named.then(|| "job named".to_owned());
+        let named = self.named_jobs_only.then(|| "job named".to_owned());
         let all = [list("tool", &self.tool), list("path", &self.path), named];
         all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
-/// One hook.
+/// A configured hook.
 #[derive(Debug, Clone)]
 pub struct Hook {
-    pub event: Event,
-    /// As people call it: its own name, or event, file and line.
+    pub event: HookEvent,
+    /// The display name: its own name, or event, file and line.
     pub name: String,
-    pub handler: Handler,
-    pub when: When,
+    pub handler: HookHandler,
+    pub when: HookCondition,
     pub timeout: Duration,
-    /// If it gives no verdict, that is a no.
+    /// A missing verdict counts as a denial.
     pub strict: bool,
-    pub layer: Layer,
+    pub layer: HookLayer,
     pub file: PathBuf,
     pub line: usize,
 }
 
 impl Hook {
-    /// Whether it is asked at its event; else it is told afterwards.
-    pub fn steers(&self) -> bool {
-        self.event.steers() && self.handler.answers()
+    /// Whether it runs before its event; otherwise it is notified afterwards.
+    pub fn is_steering(&self) -> bool {
+        self.event.can_steer() && self.handler.can_answer()
     }
 
-    /// Names its cursor: the same hook keeps its place, another one in its stead begins anew.
-    pub(crate) fn id(&self) -> String {
+    /// The name of its cursor: an unchanged hook keeps its position, a changed one starts anew.
+    pub(crate) fn cursor_id(&self) -> String {
         let mut hash = Sha256::new();
-        for part in [self.layer.as_str(), self.event.as_str(), self.handler.kind()] {
+        for part in [self.layer.as_str(), self.event.as_str(), self.handler.kind_name()] {
             hash.update(part);
             hash.update([0]);
         }
         hash.update(match &self.handler {
-            Handler::Command(text) | Handler::Http(text) | Handler::Broken(text) => text.as_bytes().to_vec(),
-            Handler::File(path) | Handler::Socket(path) => path.to_string_lossy().into_owned().into_bytes(),
+            HookHandler::Command(text) | HookHandler::Http(text) | HookHandler::Invalid(text) => {
+                text.as_bytes().to_vec()
+            }
+            HookHandler::File(path) | HookHandler::Socket(path) => {
+                path.to_string_lossy().into_owned().into_bytes()
+            }
         });
-        hash.update(self.when.shown());
-        let hash: String = hex(&hash.finalize()).chars().take(ID_DIGITS).collect();
+        hash.update(self.when.describe_condition());
+        let hash: String = to_hex(&hash.finalize()).chars().take(ID_DIGITS).collect();
         format!("{}-{hash}", self.event)
     }
 }
 
-/// Enough that no two hooks of one person share a cursor.
+/// Enough to avoid collisions between the hooks of one user.
 const ID_DIGITS: usize = 16;

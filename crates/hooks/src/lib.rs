@@ -1,47 +1,36 @@
-//! Hooks: people's own programs, told what happens and asked before it does.
+//! Hooks: the user's own programs, asked before events and notified after them.
 //!
-//! Here: reading `hooks.toml` (`Loaded`), asking at the points where a hook may steer (`Hooks::ask`), telling what
-//! happened afterwards from the log (`Hooks::observe`). Elsewhere: which points there are and what an answer leads to
-//! (`pod`), wiring (`driver`), whether a workspace's file is read (`trust`).
+//! Here: reading `hooks.toml` (`LoadedHooks`), asking at the points where a hook may steer
+//! (`HookSet::ask_hooks`), notifying from the log (`HookSet::start_observers`). Elsewhere: the points and the
+//! effect of a verdict (`pod`), wiring (`driver`), whether a workspace's file is read (`trust`).
 //!
-//! How a driver uses it:
-//! ```text
-//! let loaded = Loaded::default().user(&paths.config.join("hooks.toml")).workspace(&file, &text /* if trusted */);
-//! let hooks = Arc::new(Hooks::new(loaded, Around { session, pod, cwd, commands, cover, scripts }));
-//! hooks.problems()                                    // told to the person once
-//! hooks.steers(Event::BeforeTool)                     // fills pod::Steers
-//! hooks.ask(&Question::before_tool(Call { .. })).await // -> Steered, whose first six fields are pod::HooksSaid
-//! let observers = hooks.observe(Observing { .. });    // one task for each hook that is told afterwards
-//! observers.committed(seq)                            // after each sync; never blocks
-//! observers.stop(Duration::from_secs(2)).await        // at the end
-//! ```
-//! Invariants: `load`, `steer`, `observe` name theirs.
+//! Invariants: see `load`, `steer`, `observers`.
 
-mod around;
+mod context;
 mod cursor;
 mod event;
 mod hook;
+mod hook_parser;
 mod http;
+mod job_events;
 mod load;
-mod map;
-mod near;
-mod observe;
+mod mapper;
 mod observer;
+mod observers;
 mod payload;
 mod question;
 mod sink;
 mod steer;
-mod table;
+mod suggest;
 mod verdict;
-mod work;
 
-pub use around::{Around, Cover};
-pub use event::Event;
-pub use hook::{Handler, Hook, Layer, When};
-pub use load::{FILE_BYTES, HOOKS_MOST, Loaded};
-pub use map::Frames;
-pub use observe::{LAG_TOLD, Lag, Observers, Observing, Page, Tell};
-pub use question::{Call, Question};
-pub use steer::{ANSWER_BYTES, Heard, Hooks, QUESTION_BYTES, Said, Steered};
-pub use verdict::{CONTEXT_CHARS, ENV_BYTES, REASON_CHARS, VALUE_BYTES, Verdict};
-pub use work::notified;
+pub use context::{HookContext, RedactFn};
+pub use event::HookEvent;
+pub use hook::{Hook, HookCondition, HookHandler, HookLayer};
+pub use job_events::notified_hooks;
+pub use load::{LoadedHooks, MAX_FILE_BYTES, MAX_HOOKS};
+pub use mapper::FramesFn;
+pub use observers::{AlertFn, HookLag, LAG_ALERT_ENTRIES, ObserverConfig, Observers, PageFn};
+pub use question::{PendingToolCall, SteeringRequest};
+pub use steer::{HookAnswer, HookReport, HookSet, MAX_ANSWER_BYTES, MAX_QUESTION_BYTES, SteerResult};
+pub use verdict::{HookDecision, MAX_CONTEXT_CHARS, MAX_ENV_BYTES, MAX_REASON_CHARS, MAX_VALUE_BYTES};

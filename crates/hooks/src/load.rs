@@ -1,8 +1,8 @@
-//! Reading `hooks.toml`: what is good counts, what is not is named with file and line.
+//! Reads `hooks.toml`: valid hooks are used, invalid ones are reported with file and line.
 //!
-//! Here: the words of the file. Elsewhere: what they mean (`hook`, `event`), whether a workspace's file is read at all
+//! Here: the file format. Elsewhere: the meaning (`hook`, `event`), whether a workspace's file is read at all
 //! (`trust`, `driver`).
-//! Invariant: a strict hook never vanishes because it cannot be read; it blocks instead
+//! Invariant: a strict hook that cannot be parsed blocks its event instead of being ignored
 //! (`a_strict_hook_that_cannot_be_read_blocks`).
 
 use std::io::Read;
@@ -12,60 +12,62 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::event::Event;
-use crate::hook::{Handler, Hook, Layer, When};
-use crate::near::unknown;
-use crate::table::{Reading, file_name, line_of};
+use crate::event::HookEvent;
+use crate::hook::{Hook, HookCondition, HookHandler, HookLayer};
+use crate::hook_parser::{HookParser, file_name, line_number};
+use crate::suggest::unknown_message;
 
-/// The largest `hooks.toml`.
-pub const FILE_BYTES: usize = 256 * 1024;
-/// The most hooks of one file.
-pub const HOOKS_MOST: usize = 64;
-pub(crate) const TIMEOUT_DEFAULT: u64 = 30;
+/// The maximum size of `hooks.toml`.
+pub const MAX_FILE_BYTES: usize = 256 * 1024;
+/// The maximum number of hooks in a file.
+pub const MAX_HOOKS: usize = 64;
+pub(crate) const DEFAULT_TIMEOUT_S: u64 = 30;
 
-/// The hooks that count, and what is wrong with the others.
+/// The valid hooks, and the problems of the others.
 #[derive(Debug, Clone, Default)]
-pub struct Loaded {
+pub struct LoadedHooks {
     pub hooks: Vec<Hook>,
-    /// `FILE:LINE: what is wrong`, for the person.
+    /// `FILE:LINE: problem`, for the user.
     pub problems: Vec<String>,
 }
 
-impl Loaded {
-    /// Adds the user's file; one that is not there says nothing.
+impl LoadedHooks {
+    /// Adds the user's file, if it exists.
     #[must_use]
-    pub fn user(mut self, file: &Path) -> Loaded {
-        match read(file) {
+    pub fn add_user_file(mut self, file: &Path) -> LoadedHooks {
+        match read_file(file) {
             Ok(None) => {}
-            Ok(Some(text)) => self.take(Layer::User, file, &text),
+            Ok(Some(text)) => self.parse_file(HookLayer::User, file, &text),
             Err(why) => {
-                let why =
-                    format!("{}: {why}; until it can be read, what it may forbid is blocked", file.display());
-                self.block(Layer::User, (file, 0), &why, &STEERING);
+                let why = format!(
+                    "{}: {why}; until it can be read, every event that it may deny is blocked",
+                    file.display()
+                );
+                self.add_blocking_hook(HookLayer::User, (file, 0), &why, &STEERING_EVENTS);
                 self.problems.push(why);
             }
         }
         self
     }
 
-    /// Adds the file of a workspace that is trusted, as it was read.
+    /// Adds the file of a trusted workspace, from its text.
     #[must_use]
-    pub fn workspace(mut self, file: &Path, text: &str) -> Loaded {
-        self.take(Layer::Workspace, file, text);
+    pub fn add_workspace_file(mut self, file: &Path, text: &str) -> LoadedHooks {
+        self.parse_file(HookLayer::Workspace, file, text);
         self
     }
 
-    fn take(&mut self, layer: Layer, file: &Path, text: &str) {
-        let at = |offset: usize| line_of(text, offset);
+    fn parse_file(&mut self, layer: HookLayer, file: &Path, text: &str) {
+        let at = |offset: usize| line_number(text, offset);
         let problem = |line: usize, why: &str| format!("{}:{line}: {why}", file.display());
         let table = match DeTable::parse(text) {
             Ok(table) => table.into_inner(),
             Err(error) => {
                 let line = error.span().map_or(1, |span| at(span.start));
-                let why = problem(line, &format!("this is no TOML: {}", error.message()));
-                // Nobody knows which of its hooks are strict.
+                let why = problem(line, &format!("invalid TOML: {}", error.message()));
+                // Any of its hooks may be strict.
                 if text.contains("strict") {
-                    self.block(layer, (file, line), &why, &STEERING);
+                    self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
                 }
                 self.problems.push(why);
                 return;
@@ -74,9 +76,9 @@ impl Loaded {
         for (key, value) in &table {
             if key.get_ref() != "hook" {
                 let line = at(key.span().start);
-                let why = problem(line, &unknown("key", key.get_ref(), &["hook"]));
+                let why = problem(line, &unknown_message("key", key.get_ref(), &["hook"]));
                 if mentions_strict(value.get_ref()) {
-                    self.block(layer, (file, line), &why, &STEERING);
+                    self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
                 }
                 self.problems.push(why);
             }
@@ -86,71 +88,77 @@ impl Loaded {
         let Some(hooks) = hooks.get_ref().as_array() else {
             let why = problem(line, "`hook` is a list: write `[[hook]]` above each");
             if hooks.get_ref().as_table().is_some_and(|_| mentions_strict(hooks.get_ref())) {
-                self.block(layer, (file, line), &why, &STEERING);
+                self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
             }
             self.problems.push(why);
             return;
         };
         for (number, hook) in hooks.iter().enumerate() {
             let line = at(hook.span().start);
-            let reading = Reading { text, layer, file, line, wrong: Vec::new() };
-            if number >= HOOKS_MOST {
+            let parser = HookParser { text, layer, file, line, problems: Vec::new() };
+            if number >= MAX_HOOKS {
                 let why =
-                    problem(line, &format!("a file has at most {HOOKS_MOST} hooks: this one is left out"));
+                    problem(line, &format!("a file has at most {MAX_HOOKS} hooks: this one is ignored"));
                 if mentions_strict(hook.get_ref()) {
-                    self.block(layer, (file, line), &why, &STEERING);
+                    self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
                 }
                 self.problems.push(why);
                 continue;
             }
-            self.take_hook(reading, hook.get_ref());
+            self.parse_hook(parser, hook.get_ref());
         }
     }
 
-    fn take_hook(&mut self, mut reading: Reading<'_>, value: &DeValue<'_>) {
+    fn parse_hook(&mut self, mut reading: HookParser<'_>, value: &DeValue<'_>) {
         let (layer, file, line) = (reading.layer, reading.file, reading.line);
-        let event = reading.event(value);
-        let hook = reading.hook(value, event);
+        let event = reading.parse_event(value);
+        let hook = reading.parse_hook(value, event);
         if let Some(hook) = &hook
             && let Some(other) =
                 self.hooks.iter().find(|other| other.name == hook.name && other.layer == layer)
         {
-            let why = format!("the name `{}` is taken by the hook at line {}", hook.name, other.line);
-            reading.wrong.push((line, why));
+            let why = format!("the name `{}` is already used by the hook at line {}", hook.name, other.line);
+            reading.problems.push((line, why));
         }
         match hook {
-            Some(hook) if reading.wrong.is_empty() => self.hooks.push(hook),
+            Some(hook) if reading.problems.is_empty() => self.hooks.push(hook),
             _ => {
-                let mut said: Vec<String> = reading
-                    .wrong
+                let mut reply: Vec<String> = reading
+                    .problems
                     .iter()
                     .map(|(line, why)| format!("{}:{line}: {why}", file.display()))
                     .collect();
                 if mentions_strict(value) {
                     let events = match event {
-                        Some(event) if event.steers() => vec![event],
+                        Some(event) if event.can_steer() => vec![event],
                         Some(_) => Vec::new(),
-                        None => STEERING.to_vec(),
+                        None => STEERING_EVENTS.to_vec(),
                     };
-                    self.block(layer, (file, line), &said.join("; "), &events);
-                    if let Some(last) = said.last_mut().filter(|_| !events.is_empty()) {
-                        last.push_str(" (it is strict: until it is mended, it blocks)");
+                    self.add_blocking_hook(layer, (file, line), &reply.join("; "), &events);
+                    if let Some(last) = reply.last_mut().filter(|_| !events.is_empty()) {
+                        last.push_str(" (it is strict: it blocks until it is fixed)");
                     }
                 }
-                self.problems.append(&mut said);
+                self.problems.append(&mut reply);
             }
         }
     }
 
-    /// In the place of a strict hook that cannot be read.
-    fn block(&mut self, layer: Layer, (file, line): (&Path, usize), why: &str, events: &[Event]) {
+    /// Adds a hook that blocks in place of a strict one that cannot be parsed.
+    fn add_blocking_hook(
+        &mut self,
+        layer: HookLayer,
+        (file, line): (&Path, usize),
+        why: &str,
+        events: &[HookEvent],
+    ) {
         for event in events {
             self.hooks.push(Hook {
                 event: *event,
                 name: format!("{event} at {}:{line}", file_name(file)),
-                handler: Handler::Broken(why.to_owned()),
-                when: When::default(),
-                timeout: Duration::from_secs(TIMEOUT_DEFAULT),
+                handler: HookHandler::Invalid(why.to_owned()),
+                when: HookCondition::default(),
+                timeout: Duration::from_secs(DEFAULT_TIMEOUT_S),
                 strict: true,
                 layer,
                 file: file.to_owned(),
@@ -160,10 +168,15 @@ impl Loaded {
     }
 }
 
-const STEERING: [Event; 5] =
-    [Event::UserPrompt, Event::BeforeTool, Event::BeforeStop, Event::PodSpawn, Event::ShellEnv];
+const STEERING_EVENTS: [HookEvent; 5] = [
+    HookEvent::UserPrompt,
+    HookEvent::BeforeTool,
+    HookEvent::BeforeStop,
+    HookEvent::PodSpawn,
+    HookEvent::ShellEnv,
+];
 
-/// Whether a table in it says `strict`, whatever it says besides `false`.
+/// Whether a value contains `strict` with any value other than `false`.
 fn mentions_strict(value: &DeValue<'_>) -> bool {
     if let Some(list) = value.as_array() {
         return list.iter().any(|one| mentions_strict(one.get_ref()));
@@ -176,26 +189,26 @@ fn mentions_strict(value: &DeValue<'_>) -> bool {
     })
 }
 
-/// The text of the user's own file; a link is followed, since people keep such files elsewhere.
-fn read(file: &Path) -> Result<Option<String>, String> {
+/// The text of the user's own file; symbolic links are followed.
+fn read_file(file: &Path) -> Result<Option<String>, String> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file);
     let opened = match opened {
         Ok(opened) => opened,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("it cannot be opened: {error}")),
+        Err(error) => return Err(format!("could not open it: {error}")),
     };
-    let meta = opened.metadata().map_err(|error| format!("it cannot be looked at: {error}"))?;
+    let meta = opened.metadata().map_err(|error| format!("could not read its metadata: {error}"))?;
     if !meta.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     opened
-        .take(FILE_BYTES as u64 + 1)
+        .take(MAX_FILE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("it cannot be read: {error}"))?;
-    if bytes.len() > FILE_BYTES {
-        return Err(format!("it has more than {FILE_BYTES} bytes"));
+        .map_err(|error| format!("could not read it: {error}"))?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(format!("it has more than {MAX_FILE_BYTES} bytes"));
     }
     String::from_utf8(bytes).map(Some).map_err(|_| "it is not UTF-8".to_owned())
 }

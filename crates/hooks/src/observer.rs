@@ -1,338 +1,361 @@
-//! One hook that is told what happened: reads the log, delivers in order, tries again, keeps its place.
+//! One observer: reads the log, delivers in order, retries, and stores its position.
 //!
-//! Elsewhere: all of them together (`observe`), which entry is which event (`map`), where lines go (`sink`, `http`).
+//! Elsewhere: all observers (`observers`), the event of each entry (`mapper`), writing lines (`sink`,
+//! `http`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use minke_exec::command::HookExit;
-use minke_exec::fence::Exit;
+use minke_exec::sandbox::ProcessExit;
 use minke_record::{Entry, Millis};
 use tokio::sync::watch;
 
-use crate::around::Around;
-use crate::cursor::{At, Cursor, Found};
-use crate::event::Event;
-use crate::hook::{Handler, Hook};
-use crate::http::Web;
-use crate::map::{Happened, Mapper};
-use crate::observe::{Observing, Progress};
-use crate::payload::payload;
+use crate::context::HookContext;
+use crate::cursor::{CursorFile, CursorPosition, CursorState};
+use crate::event::HookEvent;
+use crate::hook::{Hook, HookHandler};
+use crate::http::HttpClients;
+use crate::job_events::JobTracker;
+use crate::mapper::{EventMapper, ObservedEvent};
+use crate::observers::{ObserverConfig, ObserverProgress};
+use crate::payload::build_payload;
 use crate::sink;
-use crate::steer::{self, ANSWER_BYTES};
-use crate::work::Work;
+use crate::steer::{self, MAX_ANSWER_BYTES};
 
-/// Entries before the cursor that are read again, to know the calls that they began.
-const BEFORE: u64 = 256;
-/// Between tries: doubled each time, up to the second.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Lines that are given at once to a file or a socket.
-const BATCH_BYTES: usize = 1024 * 1024;
+/// Entries before the cursor that are read again, to know the calls that they started.
+const REREAD_ENTRIES: u64 = 256;
+/// The delay between attempts: doubled each time, up to the maximum.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// The maximum size of one write to a file or socket.
+const MAX_BATCH_BYTES: usize = 1024 * 1024;
 
-/// One hook that is told what happened.
-pub(crate) struct Observer {
+/// The task of one observer.
+pub(crate) struct HookObserver {
     pub(crate) hook: Arc<Hook>,
-    pub(crate) around: Around,
-    pub(crate) web: Web,
-    pub(crate) observing: Observing,
-    pub(crate) cursor: Cursor,
+    pub(crate) context: HookContext,
+    pub(crate) http_clients: HttpClients,
+    pub(crate) config: ObserverConfig,
+    pub(crate) cursor: CursorFile,
     pub(crate) head: watch::Receiver<Option<u64>>,
-    pub(crate) ending: watch::Receiver<bool>,
-    pub(crate) progress: Arc<Progress>,
-    /// The mandate names it: it hears of the job's ends and pauses, also of those before this life.
-    pub(crate) named: bool,
-    /// Other events than those it hears of from here on.
-    pub(crate) since: u64,
+    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) progress: Arc<ObserverProgress>,
+    /// The mandate names it: it also gets the job's ends and pauses from before this process.
+    pub(crate) is_named: bool,
+    /// The first entry for all other events.
+    pub(crate) first_seq: u64,
 }
 
 /// A line for an entry.
-struct Line {
-    at: At,
+struct ObserverLine {
+    position: CursorPosition,
     text: Vec<u8>,
 }
 
-/// Why nothing more is told in this life.
-enum Over {
-    /// The pod ends.
-    Ending,
-    /// It cannot be told at all.
-    Never,
+/// The reason why delivery stops in this process.
+enum ObserverEnd {
+    /// The pod is stopping.
+    PodStopping,
+    /// Delivery is impossible.
+    Impossible,
 }
 
-/// Why something was not delivered.
-pub(crate) enum Undelivered {
-    /// It may be later.
-    Later(String),
-    /// It never will: told, and left out.
-    LeftOut(String),
-    /// No hook of this kind works in this life.
-    Never(String),
+/// The reason for a failed delivery.
+pub(crate) enum HookDeliveryError {
+    /// A retry may succeed.
+    Retryable(String),
+    /// A retry cannot succeed: reported, and the event is skipped.
+    Skipped(String),
+    /// No hook of this kind works in this process.
+    Unsupported(String),
 }
 
-impl Observer {
-    pub(crate) async fn observe(mut self) {
-        let mut mapper = Mapper::new(Arc::clone(&self.observing.frames));
-        let mut next = self.begin(&mut mapper).await;
+impl HookObserver {
+    pub(crate) async fn run_observer(mut self) {
+        let mut mapper = EventMapper::new(Arc::clone(&self.config.frames));
+        let mut next = self.resume_position(&mut mapper).await;
         loop {
-            self.progress.next.store(next, Ordering::Relaxed);
-            self.caught_up(next);
-            let head = match self.more_than(next).await {
+            self.progress.next_seq.store(next, Ordering::Relaxed);
+            self.report_caught_up(next);
+            let head = match self.wait_for_entries(next).await {
                 Ok(head) => head,
                 Err(_) => return,
             };
-            let entries = match self.read(next).await {
+            let entries = match self.read_page(next).await {
                 Ok(entries) => entries,
                 Err(_) => return,
             };
             let mut entries: Vec<Entry> = entries.into_iter().filter(|entry| entry.seq <= head).collect();
             entries.retain(|entry| entry.seq >= next);
-            let Some(last) = entries.last().map(at) else {
-                // The driver said that it is there: it will be.
-                if self.pause(FIRST_PAUSE).await.is_err() {
+            let Some(last) = entries.last().map(position_of) else {
+                // The driver has reported the entry as written, so it will be readable.
+                if self.wait_backoff(INITIAL_BACKOFF).await.is_err() {
                     return;
                 }
                 continue;
             };
-            let lines: Vec<Line> = entries.iter().flat_map(|entry| self.lines(&mut mapper, entry)).collect();
-            if self.deliver(lines).await.is_err() {
+            let lines: Vec<ObserverLine> =
+                entries.iter().flat_map(|entry| self.entry_lines(&mut mapper, entry)).collect();
+            if self.deliver_lines(lines).await.is_err() {
                 return;
             }
-            self.keep(last).await;
+            self.save_cursor(last).await;
             next = last.seq + 1;
         }
     }
 
-    /// Where it goes on; the calls that were begun before are known then.
-    async fn begin(&mut self, mapper: &mut Mapper) -> u64 {
+    /// The entry to continue at; reads earlier entries to know the calls that they started.
+    async fn resume_position(&mut self, mapper: &mut EventMapper) -> u64 {
         let cursor = self.cursor.clone();
-        let found = blocking(move || cursor.find()).await.unwrap_or(Found::New);
-        if matches!(found, Found::New) {
-            self.since = self.observing.from;
+        let found = run_blocking(move || cursor.load_state()).await.unwrap_or(CursorState::Absent);
+        if matches!(found, CursorState::Absent) {
+            self.first_seq = self.config.from;
         }
         let mut next = match &found {
-            Found::New if self.named => 0,
-            Found::New => self.observing.from,
-            Found::At(at) => at.seq + 1,
-            Found::Lost(why) => {
-                self.tell(format!("its cursor cannot be read ({why}), so it is told everything again"));
+            CursorState::Absent if self.is_named => 0,
+            CursorState::Absent => self.config.from,
+            CursorState::Position(at) => at.seq + 1,
+            CursorState::Unreadable(why) => {
+                self.send_alert(format!(
+                    "could not read its cursor ({why}), so all events are delivered again"
+                ));
                 0
             }
         };
-        // What became of a job is known from its beginning only.
-        let wants_jobs = self.named || matches!(self.hook.event, Event::Job | Event::Lifecycle);
-        let mut from =
-            if wants_jobs && next > 0 && self.is_job().await { 0 } else { next.saturating_sub(BEFORE) };
+        // The state of a job is only known from its start.
+        let wants_jobs = self.is_named || matches!(self.hook.event, HookEvent::Job | HookEvent::Lifecycle);
+        let mut from = if wants_jobs && next > 0 && self.is_job_session().await {
+            0
+        } else {
+            next.saturating_sub(REREAD_ENTRIES)
+        };
         while from < next {
-            let Ok(entries) = self.read(from).await else { return next };
+            let Ok(entries) = self.read_page(from).await else { return next };
             let Some(last) = entries.last().map(|entry| entry.seq) else { break };
             for entry in entries.iter().filter(|entry| entry.seq < next) {
-                if let Found::At(at) = &found
+                if let CursorState::Position(at) = &found
                     && at.seq == entry.seq
                     && at.h != entry.h
                 {
-                    self.tell(
-                        "the log is another one than it was told of, so it is told everything".to_owned(),
+                    self.send_alert(
+                        "its cursor belongs to a different log, so all events are delivered".to_owned(),
                     );
                     next = 0;
                     break;
                 }
-                mapper.take(entry);
+                mapper.map_entry(entry);
             }
             from = last + 1;
         }
         next
     }
 
-    async fn is_job(&mut self) -> bool {
-        let first = self.read(0).await.unwrap_or_default();
-        first.first().is_some_and(|entry| Work::begun(entry).is_some())
+    async fn is_job_session(&mut self) -> bool {
+        let first = self.read_page(0).await.unwrap_or_default();
+        first.first().is_some_and(|entry| JobTracker::from_entry(entry).is_some())
     }
 
-    /// Waits for entries from `next` on; the last that is there.
-    async fn more_than(&mut self, next: u64) -> Result<u64, Over> {
+    /// Waits for entries from `next` on; returns the last one available.
+    async fn wait_for_entries(&mut self, next: u64) -> Result<u64, ObserverEnd> {
         loop {
             if let Some(head) = *self.head.borrow_and_update()
                 && head >= next
             {
                 return Ok(head);
             }
-            if *self.ending.borrow_and_update() {
-                return Err(Over::Ending);
+            if *self.stopping.borrow_and_update() {
+                return Err(ObserverEnd::PodStopping);
             }
             tokio::select! {
-                changed = self.head.changed() => changed.map_err(|_| Over::Ending)?,
-                changed = self.ending.changed() => changed.map_err(|_| Over::Ending)?,
+                changed = self.head.changed() => changed.map_err(|_| ObserverEnd::PodStopping)?,
+                changed = self.stopping.changed() => changed.map_err(|_| ObserverEnd::PodStopping)?,
             }
         }
     }
 
-    async fn read(&mut self, from: u64) -> Result<Vec<Entry>, Over> {
-        let mut pause = FIRST_PAUSE;
+    async fn read_page(&mut self, from: u64) -> Result<Vec<Entry>, ObserverEnd> {
+        let mut pause = INITIAL_BACKOFF;
         loop {
-            let page = Arc::clone(&self.observing.page);
-            let read = blocking(move || page(from)).await;
+            let page = Arc::clone(&self.config.page);
+            let read = run_blocking(move || page(from)).await;
             match read.unwrap_or_else(|| Err("reading it stopped unexpectedly".to_owned())) {
                 Ok(entries) => return Ok(entries),
-                Err(why) => self.failed(format!("the log cannot be read: {why}")),
+                Err(why) => self.report_failure(format!("could not read the log: {why}")),
             }
-            self.pause(pause).await?;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.wait_backoff(pause).await?;
+            pause = (pause * 2).min(MAX_BACKOFF);
         }
     }
 
-    fn lines(&self, mapper: &mut Mapper, entry: &Entry) -> Vec<Line> {
-        let own = |happened: &Happened| {
+    fn entry_lines(&self, mapper: &mut EventMapper, entry: &Entry) -> Vec<ObserverLine> {
+        let own = |happened: &ObservedEvent| {
             happened.event == self.hook.event
-                && !self.hook.steers()
-                && !self.hook.when.named
-                && entry.seq >= self.since
-                && self.hook.when.fits(happened.tool.as_deref(), &happened.paths, &self.around.cwd)
+                && !self.hook.is_steering()
+                && !self.hook.when.named_jobs_only
+                && entry.seq >= self.first_seq
+                && self.hook.when.is_match(happened.tool.as_deref(), &happened.paths, &self.context.cwd)
         };
-        let fits = |happened: &Happened| (self.named && happened.job_ends) || own(happened);
-        let all = mapper.take(entry).into_iter().filter(fits);
-        all.map(|happened| Line { at: at(entry), text: self.line(entry.ts, happened) }).collect()
+        let fits = |happened: &ObservedEvent| (self.is_named && happened.job_ends) || own(happened);
+        let all = mapper.map_entry(entry).into_iter().filter(fits);
+        all.map(|happened| ObserverLine {
+            position: position_of(entry),
+            text: self.format_line(entry.ts, happened),
+        })
+        .collect()
     }
 
-    fn line(&self, ts: Millis, happened: Happened) -> Vec<u8> {
-        let mut line = payload(&self.around, ts, happened.fields).to_string().into_bytes();
+    fn format_line(&self, ts: Millis, happened: ObservedEvent) -> Vec<u8> {
+        let mut line = build_payload(&self.context, ts, happened.fields).to_string().into_bytes();
         line.push(b'\n');
         line
     }
 
-    /// Delivers lines in their order, and tries again as long as that may help.
-    async fn deliver(&mut self, lines: Vec<Line>) -> Result<(), Over> {
+    /// Delivers lines in order, and retries as long as that may help.
+    async fn deliver_lines(&mut self, lines: Vec<ObserverLine>) -> Result<(), ObserverEnd> {
         let mut rest = lines.as_slice();
-        let mut pause = FIRST_PAUSE;
+        let mut pause = INITIAL_BACKOFF;
         while !rest.is_empty() {
-            let count = self.bite(rest);
+            let count = self.batch_len(rest);
             let (bite, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             let text: Vec<u8> = bite.iter().flat_map(|line| line.text.iter().copied()).collect();
-            match give(&self.hook, &self.around, &self.web, text).await {
+            match deliver_to(&self.hook, &self.context, &self.http_clients, text).await {
                 Ok(()) => {
-                    if self.progress.set_why(None) {
-                        self.tell("is told what happens again".to_owned());
+                    if self.progress.set_last_error(None) {
+                        self.send_alert("receives events again".to_owned());
                     }
                 }
-                Err(Undelivered::LeftOut(why)) => self.failed(why),
-                Err(Undelivered::Never(why)) => {
-                    self.failed(why);
-                    return Err(Over::Never);
+                Err(HookDeliveryError::Skipped(why)) => self.report_failure(why),
+                Err(HookDeliveryError::Unsupported(why)) => {
+                    self.report_failure(why);
+                    return Err(ObserverEnd::Impossible);
                 }
-                Err(Undelivered::Later(why)) => {
-                    self.failed(why);
-                    self.pause(pause).await?;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                Err(HookDeliveryError::Retryable(why)) => {
+                    self.report_failure(why);
+                    self.wait_backoff(pause).await?;
+                    pause = (pause * 2).min(MAX_BACKOFF);
                     continue;
                 }
             }
-            pause = FIRST_PAUSE;
+            pause = INITIAL_BACKOFF;
             rest = others;
-            // What comes next belongs to another entry: a kill from here on repeats nothing of this one.
+            // The next line belongs to another entry: a kill from here on repeats no line of this entry.
             if let Some(last) = bite.last()
-                && rest.first().is_some_and(|next| next.at.seq != last.at.seq)
+                && rest.first().is_some_and(|next| next.position.seq != last.position.seq)
             {
-                self.progress.next.store(last.at.seq + 1, Ordering::Relaxed);
-                self.keep(last.at).await;
+                self.progress.next_seq.store(last.position.seq + 1, Ordering::Relaxed);
+                self.save_cursor(last.position).await;
             }
         }
         Ok(())
     }
 
-    /// How many lines are given at once.
-    fn bite(&self, lines: &[Line]) -> usize {
-        if matches!(self.hook.handler, Handler::Command(_) | Handler::Http(_)) {
+    /// The number of lines in the next write.
+    fn batch_len(&self, lines: &[ObserverLine]) -> usize {
+        if matches!(self.hook.handler, HookHandler::Command(_) | HookHandler::Http(_)) {
             return 1;
         }
         let mut bytes = 0;
-        let fits = |line: &&Line| {
+        let fits = |line: &&ObserverLine| {
             bytes += line.text.len();
-            bytes <= BATCH_BYTES
+            bytes <= MAX_BATCH_BYTES
         };
         lines.iter().take_while(fits).count().max(1)
     }
 
-    async fn keep(&self, at: At) {
+    async fn save_cursor(&self, at: CursorPosition) {
         let cursor = self.cursor.clone();
-        if let Some(Err(why)) = blocking(move || cursor.save(at)).await {
-            self.failed(format!("how far it was told cannot be kept: {why}"));
+        if let Some(Err(why)) = run_blocking(move || cursor.save_position(at)).await {
+            self.report_failure(format!("could not store its cursor: {why}"));
         }
     }
 
-    /// Waits before another try; in vain if the pod ends.
-    async fn pause(&mut self, pause: Duration) -> Result<(), Over> {
-        if *self.ending.borrow() {
-            return Err(Over::Ending);
+    /// Waits before the next attempt; fails if the pod is stopping.
+    async fn wait_backoff(&mut self, pause: Duration) -> Result<(), ObserverEnd> {
+        if *self.stopping.borrow() {
+            return Err(ObserverEnd::PodStopping);
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(()),
-            _ = self.ending.wait_for(|ending| *ending) => Err(Over::Ending),
+            _ = self.stopping.wait_for(|ending| *ending) => Err(ObserverEnd::PodStopping),
         }
     }
 
-    fn caught_up(&self, next: u64) {
+    fn report_caught_up(&self, next: u64) {
         let behind = self.head.borrow().is_some_and(|head| head >= next);
-        if !behind && self.progress.lag_told.swap(false, Ordering::Relaxed) {
-            self.tell("has caught up".to_owned());
+        if !behind && self.progress.is_lag_reported.swap(false, Ordering::Relaxed) {
+            self.send_alert("has caught up".to_owned());
         }
     }
 
-    /// Told once, until it works again.
-    fn failed(&self, why: String) {
-        if self.progress.set_why(Some(why.clone())) {
-            self.tell(why);
+    /// Reports a failure once, until a delivery succeeds.
+    fn report_failure(&self, why: String) {
+        if self.progress.set_last_error(Some(why.clone())) {
+            self.send_alert(why);
         }
     }
 
-    fn tell(&self, what: String) {
-        let what = crate::payload::covered(&what, &self.around);
-        (self.observing.tell)(format!("hook {}: {what}", self.hook.name));
+    fn send_alert(&self, what: String) {
+        let what = crate::payload::redact_text(&what, &self.context);
+        (self.config.alert)(format!("hook {}: {what}", self.hook.name));
     }
 }
 
-/// Gives lines to a hook.
-pub(crate) async fn give(hook: &Hook, around: &Around, web: &Web, text: Vec<u8>) -> Result<(), Undelivered> {
+/// Delivers lines to a hook.
+pub(crate) async fn deliver_to(
+    hook: &Hook,
+    context: &HookContext,
+    web: &HttpClients,
+    text: Vec<u8>,
+) -> Result<(), HookDeliveryError> {
     match &hook.handler {
-        Handler::Command(line) => run(hook, around, line, &text).await,
-        Handler::Http(url) => {
-            web.post(url, text, hook.timeout, ANSWER_BYTES).await.map(|_| ()).map_err(|no| {
-                if no.later {
-                    Undelivered::Later(no.why)
+        HookHandler::Command(line) => run_command(hook, context, line, &text).await,
+        HookHandler::Http(url) => {
+            web.post_body(url, text, hook.timeout, MAX_ANSWER_BYTES).await.map(|_| ()).map_err(|no| {
+                if no.is_retryable {
+                    HookDeliveryError::Retryable(no.why)
                 } else {
-                    Undelivered::LeftOut(format!("{}; this event is left out", no.why))
+                    HookDeliveryError::Skipped(format!("{}; this event is skipped", no.why))
                 }
             })
         }
-        Handler::File(path) => {
+        HookHandler::File(path) => {
             let path = path.clone();
-            let appended = blocking(move || sink::append(&path, &text)).await;
+            let appended = run_blocking(move || sink::append_lines(&path, &text)).await;
             appended
                 .unwrap_or_else(|| Err("writing stopped unexpectedly".to_owned()))
-                .map_err(Undelivered::Later)
+                .map_err(HookDeliveryError::Retryable)
         }
-        Handler::Socket(path) => sink::send(path, &text, hook.timeout).await.map_err(Undelivered::Later),
-        Handler::Broken(why) => Err(Undelivered::Never(why.clone())),
+        HookHandler::Socket(path) => {
+            sink::send_lines(path, &text, hook.timeout).await.map_err(HookDeliveryError::Retryable)
+        }
+        HookHandler::Invalid(why) => Err(HookDeliveryError::Unsupported(why.clone())),
     }
 }
 
-/// A command that ran was told, whatever it made of it.
-async fn run(hook: &Hook, around: &Around, line: &str, text: &[u8]) -> Result<(), Undelivered> {
-    if around.commands.is_none() {
-        return Err(Undelivered::Never(steer::NO_FENCE.to_owned()));
+/// Runs a command; any exit counts as delivered.
+async fn run_command(
+    hook: &Hook,
+    context: &HookContext,
+    line: &str,
+    text: &[u8],
+) -> Result<(), HookDeliveryError> {
+    if context.commands.is_none() {
+        return Err(HookDeliveryError::Unsupported(steer::NO_SANDBOX.to_owned()));
     }
-    match steer::run(hook, around, line, text, ANSWER_BYTES).await {
-        Ok(end) if end.how == HookExit::Exited(Exit::Code(0)) => Ok(()),
-        Ok(end) => Err(Undelivered::LeftOut(steer::failure(hook, &end, ANSWER_BYTES))),
-        Err(why) => Err(Undelivered::Later(why)),
+    match steer::run_command(hook, context, line, text, MAX_ANSWER_BYTES).await {
+        Ok(end) if end.exit == HookExit::Exited(ProcessExit::Code(0)) => Ok(()),
+        Ok(end) => Err(HookDeliveryError::Skipped(steer::describe_failure(hook, &end, MAX_ANSWER_BYTES))),
+        Err(why) => Err(HookDeliveryError::Retryable(why)),
     }
 }
 
-fn at(entry: &Entry) -> At {
-    At { seq: entry.seq, h: entry.h }
+fn position_of(entry: &Entry) -> CursorPosition {
+    CursorPosition { seq: entry.seq, h: entry.h }
 }
 
-/// Off the loop; nothing if it panicked.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// Runs blocking work off the event loop; `None` if it panicked.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

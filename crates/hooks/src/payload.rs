@@ -1,60 +1,60 @@
-//! What a hook is told: one JSON object, `{at, session, pod, cwd, event: {type, …}}`, the same shape everywhere.
+//! The data that a hook gets: one JSON object, `{at, session, pod, cwd, event: {type, …}}`, for all events.
 //!
-//! Here: the object, its time, and taking out of it what no hook is to see. Elsewhere: the fields of an event (`question`
-//! at a point that is asked, `map` from the log).
+//! Here: the object, its time, and redaction. Elsewhere: the fields of an event (`question` for questions,
+//! `mapper` for log events).
 
 use jiff::Timestamp;
 use minke_record::Millis;
 use serde_json::{Map, Value, json};
 
-use crate::around::Around;
+use crate::context::HookContext;
 
-/// The longest text of an event that is told afterwards; the log has the whole.
-pub(crate) const TOLD_BYTES: usize = 64 * 1024;
+/// The maximum text length in log events; the log has the full text.
+pub(crate) const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// The object, covered.
-pub(crate) fn payload(around: &Around, at: Millis, event: Map<String, Value>) -> Value {
+/// The redacted object.
+pub(crate) fn build_payload(context: &HookContext, at: Millis, event: Map<String, Value>) -> Value {
     let mut payload = json!({
-        "at": rfc3339(at),
-        "session": around.session,
-        "pod": around.pod,
-        "cwd": around.cwd.to_string_lossy(),
+        "at": format_rfc3339(at),
+        "session": context.session,
+        "pod": context.pod,
+        "cwd": context.cwd.to_string_lossy(),
         "event": event,
     });
-    cover(&mut payload, around);
+    redact_value(&mut payload, context);
     payload
 }
 
-/// Takes known secrets, and what looks like one, out of every text.
-fn cover(value: &mut Value, around: &Around) {
+/// Redacts known and likely secrets in every text.
+fn redact_value(value: &mut Value, around: &HookContext) {
     match value {
-        Value::String(text) => *text = covered(text, around),
-        Value::Array(list) => list.iter_mut().for_each(|one| cover(one, around)),
+        Value::String(text) => *text = redact_text(text, around),
+        Value::Array(list) => list.iter_mut().for_each(|one| redact_value(one, around)),
         Value::Object(object) => {
             let fields = std::mem::take(object);
             for (key, mut one) in fields {
-                cover(&mut one, around);
-                object.insert(covered(&key, around), one);
+                redact_value(&mut one, around);
+                object.insert(redact_text(&key, around), one);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-pub(crate) fn covered(text: &str, around: &Around) -> String {
-    let text = (around.cover)(text);
-    match minke_secrets::mask_shapes(&text) {
+pub(crate) fn redact_text(text: &str, context: &HookContext) -> String {
+    let text = (context.redact)(text);
+    match minke_secrets::mask_keys(&text) {
         std::borrow::Cow::Borrowed(_) => text,
         std::borrow::Cow::Owned(masked) => masked,
     }
 }
 
-/// A text that is told afterwards, or its beginning.
-pub(crate) fn told(text: &str) -> Value {
-    if text.len() <= TOLD_BYTES {
+/// A text of a log event, truncated if necessary.
+pub(crate) fn observed_text(text: &str) -> Value {
+    if text.len() <= MAX_TEXT_BYTES {
         return Value::String(text.to_owned());
     }
-    let mut end = TOLD_BYTES;
+    let mut end = MAX_TEXT_BYTES;
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -62,8 +62,8 @@ pub(crate) fn told(text: &str) -> Value {
     Value::String(format!("{begin}… [{} bytes in all]", text.len()))
 }
 
-/// As the rest of the world writes a moment.
-pub(crate) fn rfc3339(at: Millis) -> String {
+/// Formats a time as RFC 3339.
+pub(crate) fn format_rfc3339(at: Millis) -> String {
     let at = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
     at.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
@@ -82,13 +82,13 @@ mod tests {
             (1_794_766_805_042, "2026-11-15T18:20:05.042Z"),
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
-            assert_eq!(rfc3339(at), wanted);
+            assert_eq!(format_rfc3339(at), wanted);
         }
     }
 
     #[test]
     fn a_long_text_is_told_by_its_beginning() {
-        let Value::String(told) = told(&"é".repeat(TOLD_BYTES)) else { panic!("a text") };
-        assert!(told.len() < TOLD_BYTES + 64 && told.ends_with("131072 bytes in all]"), "{}", told.len());
+        let Value::String(line) = observed_text(&"é".repeat(MAX_TEXT_BYTES)) else { panic!("a text") };
+        assert!(line.len() < MAX_TEXT_BYTES + 64 && line.ends_with("131072 bytes in all]"), "{}", line.len());
     }
 }

@@ -1,6 +1,6 @@
-//! Where lines go: a file, to whose end they are appended whole, or a socket.
+//! Writes lines to a file or a socket.
 //!
-//! Invariant: a file is only ever grown by whole lines, and nothing but a file at exactly that place is written
+//! Invariant: a file only grows by whole lines, and only a regular file at exactly this path is written
 //! (`a_file_gets_whole_lines_or_none`, `nothing_but_a_file_is_written`).
 
 use std::fs::File;
@@ -14,26 +14,26 @@ use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
-/// How often, and how far apart, the lock of a file is tried: another pod appends to it at this moment.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// Attempts to take the lock of a file while another pod appends to it, and the delay between them.
+const MAX_LOCK_TRIES: u32 = 20;
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Appends lines to a file, in one write. Blocks.
-pub(crate) fn append(path: &Path, lines: &[u8]) -> Result<(), String> {
-    let failed = |what: &str, error: io::Error| format!("{} cannot be {what}: {error}", path.display());
-    make_way(path).map_err(|error| failed("reached", error))?;
-    let mut file = open(path).map_err(|error| failed("opened", error))?;
-    let meta = file.metadata().map_err(|error| failed("looked at", error))?;
+/// Appends lines to a file in one write. Blocks.
+pub(crate) fn append_lines(path: &Path, lines: &[u8]) -> Result<(), String> {
+    let failed = |what: &str, error: io::Error| format!("{} could not be {what}: {error}", path.display());
+    create_parents(path).map_err(|error| failed("reached", error))?;
+    let mut file = open_file(path).map_err(|error| failed("opened", error))?;
+    let meta = file.metadata().map_err(|error| failed("inspected", error))?;
     if !meta.is_file() {
-        return Err(format!("{} is no file: lines are appended to files only", path.display()));
+        return Err(format!("{} is not a regular file", path.display()));
     }
-    lock(&file).map_err(|error| failed("locked", error))?;
-    let before = file.metadata().map_err(|error| failed("looked at", error))?.len();
+    lock_file(&file).map_err(|error| failed("locked", error))?;
+    let before = file.metadata().map_err(|error| failed("inspected", error))?.len();
     let written = file.write(lines);
     if written.as_ref().is_ok_and(|written| *written == lines.len()) {
         return Ok(());
     }
-    // A part of a line must not stay: under the lock nobody has appended anything behind it.
+    // Removes a partial line: under the lock, no process has appended after it.
     let back = file.set_len(before);
     let why = match (written, back) {
         (Err(error), _) | (Ok(_), Err(error)) => error,
@@ -42,9 +42,9 @@ pub(crate) fn append(path: &Path, lines: &[u8]) -> Result<(), String> {
     Err(failed("written", why))
 }
 
-/// Where a path leads now: what exists of its directories is followed. Asked once, when hooks are read: what somebody
-/// makes of those directories later is not followed.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
+/// Resolves the existing directories of a path. Called once when hooks are loaded: later changes of these
+/// directories are not followed.
+pub(crate) fn resolve_path(path: &Path) -> PathBuf {
     for dir in path.ancestors().skip(1) {
         let Ok(real) = dir.canonicalize() else { continue };
         return path.strip_prefix(dir).map_or_else(|_| path.to_owned(), |rest| real.join(rest));
@@ -52,16 +52,16 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Makes the directories that are missing.
-fn make_way(path: &Path) -> io::Result<()> {
+/// Creates the missing directories.
+fn create_parents(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) if !dir.exists() => std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir),
         _ => Ok(()),
     }
 }
 
-/// Opens exactly this place. Nothing that waits (a pipe without a reader) holds it up.
-fn open(path: &Path) -> io::Result<File> {
+/// Opens exactly this path without blocking, even on a pipe without a reader.
+fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY
         | OFlags::APPEND
         | OFlags::CREATE
@@ -82,31 +82,31 @@ fn open(path: &Path) -> io::Result<File> {
     let opened = rustix::fs::open(path, flags, mode);
     match opened {
         Ok(file) => Ok(File::from(file)),
-        Err(Errno::LOOP) => Err(io::Error::other("there is a link on the way, and it is not followed")),
-        Err(Errno::NXIO) => Err(io::Error::other("it is no file")),
+        Err(Errno::LOOP) => Err(io::Error::other("the path contains a symbolic link")),
+        Err(Errno::NXIO) => Err(io::Error::other("it is not a regular file")),
         Err(error) => Err(error.into()),
     }
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    for _ in 0..LOCK_TRIES {
+fn lock_file(file: &File) -> io::Result<()> {
+    for _ in 0..MAX_LOCK_TRIES {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(LOCK_RETRY_PAUSE),
             Err(error) => return Err(error.into()),
         }
     }
-    Err(io::Error::other("somebody else holds its lock"))
+    Err(io::Error::other("another process holds its lock"))
 }
 
-/// Connects, gives the lines and closes.
-pub(crate) async fn send(path: &Path, lines: &[u8], timeout: Duration) -> Result<(), String> {
+/// Connects, sends the lines and closes.
+pub(crate) async fn send_lines(path: &Path, lines: &[u8], timeout: Duration) -> Result<(), String> {
     let give = async {
         let mut socket = UnixStream::connect(path).await?;
         socket.write_all(lines).await?;
         socket.shutdown().await
     };
-    let failed = |why: String| format!("the socket {} takes nothing: {why}", path.display());
+    let failed = |why: String| format!("could not write to the socket {}: {why}", path.display());
     match tokio::time::timeout(timeout, give).await {
         Ok(given) => given.map_err(|error| failed(error.to_string())),
         Err(_) => Err(failed(format!("it did not read within {} s", timeout.as_secs()))),
@@ -132,14 +132,14 @@ mod tests {
             0,
         )
         .unwrap();
-        // With a reader, so that it opens.
+        // With a reader, so that opening succeeds.
         let _reader = rustix::fs::open(at("fifo"), OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
         let listener = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         for name in ["link", "fifo", "socket", "."] {
-            let why = append(&at(name), b"{}\n").unwrap_err();
-            assert!(why.contains("cannot be") || why.contains("is no file"), "{name}: {why}");
+            let why = append_lines(&at(name), b"{}\n").unwrap_err();
+            assert!(why.contains("could not be") || why.contains("is not a regular file"), "{name}: {why}");
         }
-        assert!(append(Path::new("/dev/null"), b"{}\n").is_err());
+        assert!(append_lines(Path::new("/dev/null"), b"{}\n").is_err());
         assert_eq!(std::fs::read_to_string(at("target")).unwrap(), "before\n");
         drop(listener);
     }
@@ -151,42 +151,42 @@ mod tests {
         std::fs::create_dir(at("real")).unwrap();
         std::fs::create_dir(at("elsewhere")).unwrap();
         symlink(at("real"), at("known")).unwrap();
-        // A link that was there when it was read is a person's own.
-        let file = resolved(&at("known/logs/x.jsonl"));
+        // A link that exists when the hooks are loaded is the user's own.
+        let file = resolve_path(&at("known/logs/x.jsonl"));
         assert_eq!(file, at("real/logs/x.jsonl"));
-        append(&file, b"{}\n").unwrap();
+        append_lines(&file, b"{}\n").unwrap();
         std::fs::rename(at("real/logs"), at("real/old")).unwrap();
         symlink(at("elsewhere"), at("real/logs")).unwrap();
         if cfg!(target_os = "linux") {
-            let why = append(&file, b"{}\n").unwrap_err();
+            let why = append_lines(&file, b"{}\n").unwrap_err();
             assert!(why.contains("link"), "{why}");
             assert_eq!(std::fs::read_dir(at("elsewhere")).unwrap().count(), 0);
         }
-        assert_eq!(resolved(Path::new("/no/such/x")), Path::new("/no/such/x"));
+        assert_eq!(resolve_path(Path::new("/no/such/x")), Path::new("/no/such/x"));
     }
 
     #[test]
     fn a_file_gets_whole_lines_or_none() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("new/deep/events.jsonl");
-        append(&file, b"{\"a\":1}\n").unwrap();
-        append(&file, b"{\"a\":2}\n").unwrap();
+        append_lines(&file, b"{\"a\":1}\n").unwrap();
+        append_lines(&file, b"{\"a\":2}\n").unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\"a\":1}\n{\"a\":2}\n");
         assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(std::fs::metadata(file.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
-        // Held by somebody else, nothing is written.
+        // If another process holds the lock, nothing is written.
         let other = File::open(&file).unwrap();
         rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
-        assert!(append(&file, b"{\"a\":3}\n").unwrap_err().contains("lock"));
+        assert!(append_lines(&file, b"{\"a\":3}\n").unwrap_err().contains("lock"));
         drop(other);
-        append(&file, b"{\"a\":3}\n").unwrap();
-        // Many at once do not mix.
+        append_lines(&file, b"{\"a\":3}\n").unwrap();
+        // Concurrent writes do not mix.
         let threads: Vec<_> = (0..8)
             .map(|n| {
                 let file = file.clone();
                 std::thread::spawn(move || {
                     let line = format!("{}\n", n.to_string().repeat(5000));
-                    (0..5).for_each(|_| append(&file, line.as_bytes()).unwrap());
+                    (0..5).for_each(|_| append_lines(&file, line.as_bytes()).unwrap());
                 })
             })
             .collect();

@@ -1,172 +1,188 @@
-//! Asking hooks: all that fit are asked at once, the strictest word wins, the last rewriting counts.
+//! Asks hooks: all matching hooks run concurrently, the strictest verdict wins, the last rewrite is used.
 //!
-//! Here: asking and putting together. Elsewhere: what they are told (`question`, `payload`), how an answer is read
-//! (`verdict`), what then happens to the call (`pod`).
-//! Invariants: nothing but exit 0 with a whole verdict, or exit 2, decides; anything else is reported, and blocks if the
-//! hook is strict (`every_bad_hook_has_its_documented_outcome`). Nothing of a hook is left when its answer is there
-//! (`a_hundred_hanging_hooks_leave_nothing`).
+//! Here: asking and combining. Elsewhere: the data (`question`, `payload`), parsing an answer (`verdict`),
+//! the effect on the call (`pod`).
+//! Invariants: only exit 0 with a complete verdict, or exit 2, decides; everything else is reported, and
+//! blocks if the hook is strict (`every_bad_hook_has_its_documented_outcome`). After the answer no process of
+//! a hook is left (`a_hundred_hanging_hooks_leave_nothing`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use minke_exec::command::{HookEnd, HookExit, HookOrder};
-use minke_exec::fence::Exit;
+use minke_exec::command::{HookCommand, HookExit, HookOutcome};
+use minke_exec::sandbox::ProcessExit;
 use minke_record::{Judgement, Millis};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::around::Around;
-use crate::event::Event;
-use crate::hook::{Handler, Hook, Layer};
-use crate::http::Web;
-use crate::load::Loaded;
-use crate::payload::{covered, payload};
-use crate::question::Question;
-use crate::verdict::{self, CONTEXT_CHARS, ENV_BYTES, REASON_CHARS, Verdict, cut};
+use crate::context::HookContext;
+use crate::event::HookEvent;
+use crate::hook::{Hook, HookHandler, HookLayer};
+use crate::http::HttpClients;
+use crate::load::LoadedHooks;
+use crate::payload::{build_payload, redact_text};
+use crate::question::SteeringRequest;
+use crate::verdict::{
+    self, HookDecision, MAX_CONTEXT_CHARS, MAX_ENV_BYTES, MAX_REASON_CHARS, truncate_chars,
+};
 
-/// What a hook may answer at most.
-pub const ANSWER_BYTES: usize = 64 * 1024;
-/// What a hook is told at most: a call that is larger cannot be looked at.
-pub const QUESTION_BYTES: usize = 8 * 1024 * 1024;
-/// How long one question may take, however many hooks there are: those that were not heard by then gave no verdict.
-const LONGEST: Duration = Duration::from_secs(300);
-/// So many hooks of one question run at once.
-const AT_ONCE: usize = 8;
-/// The exit that says no.
-const NO: i32 = 2;
+/// The maximum size of an answer.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// The maximum size of a question; hooks are not asked about larger calls.
+pub const MAX_QUESTION_BYTES: usize = 8 * 1024 * 1024;
+/// The timeout of a question for all its hooks together; later verdicts do not count.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// The maximum number of concurrent hooks of a question.
+const MAX_CONCURRENT: usize = 8;
+/// The exit code that denies.
+const DENY_EXIT_CODE: i32 = 2;
 
-/// The hooks of a pod. One for its whole life.
-pub struct Hooks {
+/// The hooks of a pod, for its whole process.
+pub struct HookSet {
     pub(crate) hooks: Vec<Arc<Hook>>,
-    pub(crate) around: Around,
-    pub(crate) web: Web,
+    pub(crate) context: HookContext,
+    pub(crate) http_clients: HttpClients,
     problems: Vec<String>,
-    /// Hooks of which it was told that nothing would hold them.
-    told: Mutex<BTreeSet<String>>,
+    /// Hooks reported as not runnable without a sandbox.
+    reported: Mutex<BTreeSet<String>>,
 }
 
-/// What all hooks at a point came to.
+/// The combined result of all hooks at a point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Steered {
+pub struct SteerResult {
     pub outcome: Judgement,
     /// The hook that decided.
-    pub by: Option<String>,
+    pub decided_by: Option<String>,
     pub reason: Option<String>,
     /// New arguments of a call as JSON text, or the new text of a prompt.
     pub rewritten: Option<String>,
-    /// What the model is to read besides.
+    /// Text for the model in addition.
     pub context: Option<String>,
-    /// What went wrong with hooks, for the person.
+    /// Problems of hooks, for the user.
     pub problems: Vec<String>,
     /// Variables for a command (`shell_env`); only their names may be logged.
     pub env: BTreeMap<String, String>,
-    /// What each said, in the order of the files.
-    pub heard: Vec<Heard>,
+    /// The report of each hook, in the order of the files.
+    pub reports: Vec<HookReport>,
 }
 
-/// What one hook said.
+/// The report of one hook.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
+pub struct HookReport {
     pub hook: String,
-    pub took: Duration,
-    pub said: Said,
+    pub elapsed: Duration,
+    pub answer: HookAnswer,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
-    /// It has no objection.
-    Nothing,
-    Verdict(Box<Verdict>),
+pub enum HookAnswer {
+    /// No objection.
+    NoObjection,
+    Verdict(Box<HookDecision>),
     /// Exit 2.
-    No(String),
-    /// It decided nothing: why.
-    Problem(String),
+    Denied(String),
+    /// The hook failed, with the reason.
+    Failed(String),
 }
 
-impl Steered {
-    /// Nobody objects.
-    pub fn nothing() -> Steered {
-        Steered {
+impl SteerResult {
+    /// No hook objects.
+    pub fn no_objection() -> SteerResult {
+        SteerResult {
             outcome: Judgement::Allow,
-            by: None,
+            decided_by: None,
             reason: None,
             rewritten: None,
             context: None,
             problems: Vec::new(),
             env: BTreeMap::new(),
-            heard: Vec::new(),
+            reports: Vec::new(),
         }
     }
 }
 
-impl Hooks {
-    pub fn new(loaded: Loaded, around: Around) -> Hooks {
+impl HookSet {
+    pub fn new(loaded: LoadedHooks, context: HookContext) -> HookSet {
         let hooks = loaded.hooks.into_iter().map(Arc::new).collect();
-        Hooks { hooks, around, web: Web::default(), problems: loaded.problems, told: Mutex::default() }
+        HookSet {
+            hooks,
+            context,
+            http_clients: HttpClients::default(),
+            problems: loaded.problems,
+            reported: Mutex::default(),
+        }
     }
 
-    /// What was wrong with the files, for the person.
+    /// Problems of the files, for the user.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    pub fn list(&self) -> impl Iterator<Item = &Hook> {
+    pub fn iter_hooks(&self) -> impl Iterator<Item = &Hook> {
         self.hooks.iter().map(|hook| &**hook)
     }
 
-    /// Whether anybody would be asked at this event.
-    pub fn steers(&self, event: Event) -> bool {
-        self.hooks.iter().any(|hook| hook.event == event && hook.steers())
+    /// Whether the pod must ask any hook at this event.
+    pub fn has_hooks_for(&self, event: HookEvent) -> bool {
+        self.hooks.iter().any(|hook| hook.event == event && hook.is_steering())
     }
 
-    /// Asks all hooks that fit. Dropping the future ends what was started for it.
-    pub async fn ask(&self, question: &Question) -> Steered {
-        let fits = |hook: &&Arc<Hook>| hook.steers() && self.fits(hook, question);
+    /// Asks all matching hooks. Dropping the future kills their processes.
+    pub async fn ask_hooks(&self, question: &SteeringRequest) -> SteerResult {
+        let fits = |hook: &&Arc<Hook>| hook.is_steering() && self.is_applicable(hook, question);
         let asked: Vec<Arc<Hook>> = self.hooks.iter().filter(fits).cloned().collect();
         if asked.is_empty() {
-            return Steered::nothing();
+            return SteerResult::no_objection();
         }
-        let told = self.told(question);
-        let heard = if told.len() > QUESTION_BYTES {
+        let told = self.question_line(question);
+        let heard = if told.len() > MAX_QUESTION_BYTES {
             let why = format!(
-                "it was not asked: what it would be told has {} bytes, more than {QUESTION_BYTES}",
+                "it was not asked: the question has {} bytes, more than {MAX_QUESTION_BYTES}",
                 told.len()
             );
-            asked.iter().map(|hook| self.heard(hook, Duration::ZERO, Said::Problem(why.clone()))).collect()
+            asked
+                .iter()
+                .map(|hook| self.to_report(hook, Duration::ZERO, HookAnswer::Failed(why.clone())))
+                .collect()
         } else {
-            self.ask_all(&asked, told).await
+            self.ask_concurrently(&asked, told).await
         };
-        self.put_together(question, &asked, heard)
+        self.combine_reports(question, &asked, heard)
     }
 
-    pub(crate) fn fits(&self, hook: &Hook, question: &Question) -> bool {
+    pub(crate) fn is_applicable(&self, hook: &Hook, question: &SteeringRequest) -> bool {
         hook.event == question.event
-            && hook.when.fits(question.tool.as_deref(), &question.paths, &self.around.cwd)
+            && hook.when.is_match(question.tool.as_deref(), &question.paths, &self.context.cwd)
     }
 
-    /// What a hook reads: one line of JSON.
-    pub(crate) fn told(&self, question: &Question) -> Vec<u8> {
-        let mut told = payload(&self.around, now(), question.fields.clone()).to_string().into_bytes();
+    /// The question as one line of JSON.
+    pub(crate) fn question_line(&self, question: &SteeringRequest) -> Vec<u8> {
+        let mut told =
+            build_payload(&self.context, now_millis(), question.fields.clone()).to_string().into_bytes();
         told.push(b'\n');
         told
     }
 
-    async fn ask_all(&self, asked: &[Arc<Hook>], told: Vec<u8>) -> Vec<Heard> {
-        let (told, room) = (Arc::new(told), Arc::new(Semaphore::new(AT_ONCE)));
+    async fn ask_concurrently(&self, asked: &[Arc<Hook>], told: Vec<u8>) -> Vec<HookReport> {
+        let (told, room) = (Arc::new(told), Arc::new(Semaphore::new(MAX_CONCURRENT)));
         let mut asking = JoinSet::new();
-        let mut heard: BTreeMap<usize, Heard> = BTreeMap::new();
+        let mut heard: BTreeMap<usize, HookReport> = BTreeMap::new();
         for (number, hook) in asked.iter().enumerate() {
-            let asker = Asker { hook: Arc::clone(hook), around: self.around.clone(), web: self.web.clone() };
+            let asker = HookCaller {
+                hook: Arc::clone(hook),
+                context: self.context.clone(),
+                http_clients: self.http_clients.clone(),
+            };
             let (told, room) = (Arc::clone(&told), Arc::clone(&room));
             asking.spawn(async move {
-                // The room is never closed.
+                // The semaphore is never closed.
                 let _place = room.acquire_owned().await;
                 let began = Instant::now();
-                let said = asker.ask(&told).await;
-                (number, began.elapsed(), said)
+                let reply = asker.call_hook(&told).await;
+                (number, began.elapsed(), reply)
             });
         }
         let hear = async {
@@ -174,18 +190,18 @@ impl Hooks {
                 if let Ok((number, took, said)) = done
                     && let Some(hook) = asked.get(number)
                 {
-                    heard.insert(number, self.heard(hook, took, said));
+                    heard.insert(number, self.to_report(hook, took, said));
                 }
             }
         };
-        let in_time = tokio::time::timeout(LONGEST, hear).await.is_ok();
+        let in_time = tokio::time::timeout(QUESTION_TIMEOUT, hear).await.is_ok();
         asking.shutdown().await;
         let why = if in_time {
             "asking it stopped unexpectedly: this is a defect of Minke".to_owned()
         } else {
-            format!("it was not heard within {} s, beside {} others", LONGEST.as_secs(), asked.len() - 1)
+            format!("no answer within {} s, with {} other hooks", QUESTION_TIMEOUT.as_secs(), asked.len() - 1)
         };
-        let lost = |hook: &Arc<Hook>| self.heard(hook, Duration::ZERO, Said::Problem(why.clone()));
+        let lost = |hook: &Arc<Hook>| self.to_report(hook, Duration::ZERO, HookAnswer::Failed(why.clone()));
         asked
             .iter()
             .enumerate()
@@ -193,199 +209,208 @@ impl Hooks {
             .collect()
     }
 
-    pub(crate) fn heard(&self, hook: &Hook, took: Duration, said: Said) -> Heard {
-        let cover = |text: String| covered(&text, &self.around);
-        let said = match said {
-            Said::Nothing => Said::Nothing,
-            Said::No(why) => Said::No(cover(why)),
-            Said::Problem(why) => Said::Problem(cover(why)),
-            Said::Verdict(mut verdict) => {
+    pub(crate) fn to_report(&self, hook: &Hook, elapsed: Duration, reply: HookAnswer) -> HookReport {
+        let cover = |text: String| redact_text(&text, &self.context);
+        let answer = match reply {
+            HookAnswer::NoObjection => HookAnswer::NoObjection,
+            HookAnswer::Denied(why) => HookAnswer::Denied(cover(why)),
+            HookAnswer::Failed(why) => HookAnswer::Failed(cover(why)),
+            HookAnswer::Verdict(mut verdict) => {
                 verdict.reason = verdict.reason.map(cover);
                 verdict.context = verdict.context.map(cover);
-                Said::Verdict(verdict)
+                HookAnswer::Verdict(verdict)
             }
         };
-        Heard { hook: hook.name.clone(), took, said }
+        HookReport { hook: hook.name.clone(), elapsed, answer }
     }
 
-    fn put_together(&self, question: &Question, asked: &[Arc<Hook>], heard: Vec<Heard>) -> Steered {
-        let mut steered = Steered::nothing();
+    fn combine_reports(
+        &self,
+        question: &SteeringRequest,
+        asked: &[Arc<Hook>],
+        heard: Vec<HookReport>,
+    ) -> SteerResult {
+        let mut steered = SteerResult::no_objection();
         let mut contexts: Vec<String> = Vec::new();
         for (hook, heard) in asked.iter().zip(&heard) {
-            match &heard.said {
-                Said::Nothing => {}
-                Said::No(why) => steered.tighten(Judgement::Deny, hook, Some(why.clone())),
-                Said::Verdict(verdict) => {
+            match &heard.answer {
+                HookAnswer::NoObjection => {}
+                HookAnswer::Denied(why) => steered.apply_judgement(Judgement::Deny, hook, Some(why.clone())),
+                HookAnswer::Verdict(verdict) => {
                     if let Some(decision) = &verdict.decision {
-                        steered.tighten(decision.clone(), hook, verdict.reason.clone());
+                        steered.apply_judgement(decision.clone(), hook, verdict.reason.clone());
                     }
                     contexts.extend(verdict.context.clone());
                     steered.env.extend(verdict.env.clone());
                     if let Some(rewritten) = &verdict.rewritten {
-                        steered.rewrite(question, hook, rewritten);
+                        steered.apply_rewrite(question, hook, rewritten);
                     }
                 }
-                Said::Problem(why) => {
-                    if self.is_news(hook) {
+                HookAnswer::Failed(why) => {
+                    if self.is_first_report(hook) {
                         steered.problems.push(format!("hook {}: {why}", hook.name));
                     }
                     if hook.strict {
-                        let why = cut(
+                        let why = truncate_chars(
                             &format!("the strict hook {} gave no verdict: {why}", hook.name),
-                            REASON_CHARS,
+                            MAX_REASON_CHARS,
                         );
-                        steered.tighten(Judgement::Deny, hook, Some(why));
+                        steered.apply_judgement(Judgement::Deny, hook, Some(why));
                     }
                 }
             }
         }
         if !contexts.is_empty() {
-            steered.context = Some(cut(&contexts.join("\n\n"), CONTEXT_CHARS));
+            steered.context = Some(truncate_chars(&contexts.join("\n\n"), MAX_CONTEXT_CHARS));
         }
         if steered.outcome == Judgement::Deny {
             steered.rewritten = None;
             steered.env.clear();
         }
-        steered.heard = heard;
+        steered.reports = heard;
         steered
     }
 
-    /// What stays so for a whole life is told once.
-    fn is_news(&self, hook: &Hook) -> bool {
+    /// Permanent problems are reported once for each process.
+    fn is_first_report(&self, hook: &Hook) -> bool {
         let stays = match hook.handler {
-            Handler::Command(_) => self.around.commands.is_none(),
-            // It was told when the file was read.
-            Handler::Broken(_) => return false,
-            Handler::Http(_) | Handler::File(_) | Handler::Socket(_) => false,
+            HookHandler::Command(_) => self.context.commands.is_none(),
+            // It was reported when the file was read.
+            HookHandler::Invalid(_) => return false,
+            HookHandler::Http(_) | HookHandler::File(_) | HookHandler::Socket(_) => false,
         };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        !stays || told.insert(hook.id())
+        let mut told = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        !stays || told.insert(hook.cursor_id())
     }
 }
 
-impl Steered {
-    fn tighten(&mut self, said: Judgement, hook: &Hook, reason: Option<String>) {
-        if rank(&said) > rank(&self.outcome) {
-            self.outcome = said;
-            self.by = Some(hook.name.clone());
-            self.reason = reason.or_else(|| Some(format!("the hook {} said so", hook.name)));
+impl SteerResult {
+    fn apply_judgement(&mut self, reply: Judgement, hook: &Hook, reason: Option<String>) {
+        if strictness_of(&reply) > strictness_of(&self.outcome) {
+            self.outcome = reply;
+            self.decided_by = Some(hook.name.clone());
+            self.reason = reason.or_else(|| Some(format!("the hook {} decided this", hook.name)));
         }
     }
 
-    fn rewrite(&mut self, question: &Question, hook: &Hook, rewritten: &str) {
+    fn apply_rewrite(&mut self, question: &SteeringRequest, hook: &Hook, rewritten: &str) {
         let same = || serde_json::from_str::<Value>(rewritten).ok() == question.input;
         if question.may_rewrite {
             self.rewritten = Some(rewritten.to_owned());
         } else if !same() {
-            let why = "rewrote the input of a call that was rewritten already; that does not count";
+            let why = "rewrote the input of a call that was already rewritten; its input is ignored";
             self.problems.push(format!("hook {}: {why}", hook.name));
         }
     }
 }
 
-fn rank(judgement: &Judgement) -> u8 {
+fn strictness_of(judgement: &Judgement) -> u8 {
     match judgement {
         Judgement::Allow => 0,
         Judgement::Ask => 1,
-        // A word of a later version is as good as a no.
+        // An unknown value of a later version counts as a denial.
         Judgement::Deny | Judgement::Other(_) => 2,
     }
 }
 
-/// One hook that is asked.
-struct Asker {
+/// Calls one hook.
+struct HookCaller {
     hook: Arc<Hook>,
-    around: Around,
-    web: Web,
+    context: HookContext,
+    http_clients: HttpClients,
 }
 
-impl Asker {
-    async fn ask(&self, told: &[u8]) -> Said {
-        let most = if self.hook.event == Event::ShellEnv { 2 * ENV_BYTES } else { ANSWER_BYTES };
+impl HookCaller {
+    async fn call_hook(&self, told: &[u8]) -> HookAnswer {
+        let limit = if self.hook.event == HookEvent::ShellEnv { 2 * MAX_ENV_BYTES } else { MAX_ANSWER_BYTES };
         match &self.hook.handler {
-            Handler::Command(line) => self.command(line, told, most).await,
-            Handler::Http(url) => match self.web.post(url, told.to_vec(), self.hook.timeout, most).await {
-                Ok(said) => self.read(&said),
-                Err(no) => Said::Problem(no.why),
-            },
-            Handler::Broken(why) => Said::Problem(why.clone()),
-            // Such a hook is told afterwards.
-            Handler::File(_) | Handler::Socket(_) => Said::Nothing,
+            HookHandler::Command(line) => self.call_command(line, told, limit).await,
+            HookHandler::Http(url) => {
+                match self.http_clients.post_body(url, told.to_vec(), self.hook.timeout, limit).await {
+                    Ok(reply) => self.parse_answer(&reply),
+                    Err(no) => HookAnswer::Failed(no.why),
+                }
+            }
+            HookHandler::Invalid(why) => HookAnswer::Failed(why.clone()),
+            // Such a hook is an observer.
+            HookHandler::File(_) | HookHandler::Socket(_) => HookAnswer::NoObjection,
         }
     }
 
-    async fn command(&self, line: &str, told: &[u8], most: usize) -> Said {
-        let end = match run(&self.hook, &self.around, line, told, most).await {
+    async fn call_command(&self, line: &str, told: &[u8], limit: usize) -> HookAnswer {
+        let end = match run_command(&self.hook, &self.context, line, told, limit).await {
             Ok(end) => end,
-            Err(why) => return Said::Problem(why),
+            Err(why) => return HookAnswer::Failed(why),
         };
-        match end.how {
-            HookExit::Exited(Exit::Code(0)) => self.read(&end.stdout),
-            HookExit::Exited(Exit::Code(NO)) => {
-                let why = cut(&String::from_utf8_lossy(&end.stderr), REASON_CHARS);
-                Said::No(if why.is_empty() {
-                    format!("the hook {} said no (exit 2)", self.hook.name)
+        match end.exit {
+            HookExit::Exited(ProcessExit::Code(0)) => self.parse_answer(&end.stdout),
+            HookExit::Exited(ProcessExit::Code(DENY_EXIT_CODE)) => {
+                let why = truncate_chars(&String::from_utf8_lossy(&end.stderr), MAX_REASON_CHARS);
+                HookAnswer::Denied(if why.is_empty() {
+                    format!("the hook {} denied it (exit 2)", self.hook.name)
                 } else {
                     why
                 })
             }
-            _ => Said::Problem(failure(&self.hook, &end, most)),
+            _ => HookAnswer::Failed(describe_failure(&self.hook, &end, limit)),
         }
     }
 
-    fn read(&self, said: &[u8]) -> Said {
-        match verdict::read(self.hook.event, said) {
-            Ok(verdict) if verdict == Verdict::default() => Said::Nothing,
-            Ok(verdict) => Said::Verdict(Box::new(verdict)),
-            Err(why) => Said::Problem(why),
+    fn parse_answer(&self, reply: &[u8]) -> HookAnswer {
+        match verdict::parse_verdict(self.hook.event, reply) {
+            Ok(verdict) if verdict == HookDecision::default() => HookAnswer::NoObjection,
+            Ok(verdict) => HookAnswer::Verdict(Box::new(verdict)),
+            Err(why) => HookAnswer::Failed(why),
         }
     }
 }
 
 /// Runs the command of a hook.
-pub(crate) async fn run(
+pub(crate) async fn run_command(
     hook: &Hook,
-    around: &Around,
+    around: &HookContext,
     line: &str,
     told: &[u8],
-    most: usize,
-) -> Result<HookEnd, String> {
-    let Some(commands) = &around.commands else { return Err(NO_FENCE.to_owned()) };
+    limit: usize,
+) -> Result<HookOutcome, String> {
+    let Some(commands) = &around.commands else { return Err(NO_SANDBOX.to_owned()) };
     let readable: Vec<PathBuf> = match hook.layer {
-        Layer::User => vec![around.scripts.clone()],
-        Layer::Workspace => Vec::new(),
+        HookLayer::User => vec![around.scripts_dir.clone()],
+        HookLayer::Workspace => Vec::new(),
     };
-    let order = HookOrder {
+    let order = HookCommand {
         command: line.to_owned(),
         cwd: around.cwd.clone(),
         input: told.to_vec(),
         timeout: hook.timeout,
-        output_most: most,
+        max_output_bytes: limit,
         readable,
     };
-    commands.hook(order).await.map_err(|error| error.to_string())
+    commands.run_hook(order).await.map_err(|error| error.to_string())
 }
 
-/// Said of a command hook where no fence stands.
-pub(crate) const NO_FENCE: &str = "its command is not run, because nothing on this machine would hold it (tier D): `minke doctor` says what is missing";
+/// The problem of a command hook without a sandbox.
+pub(crate) const NO_SANDBOX: &str = "its command is not run, because no sandbox works on this machine: `minke doctor` shows the missing requirements";
 
-/// What is wrong with an end that decides nothing.
-pub(crate) fn failure(hook: &Hook, end: &HookEnd, most: usize) -> String {
-    let complaint = verdict::shown(&String::from_utf8_lossy(&end.stderr));
+/// Describes an exit that decides nothing.
+pub(crate) fn describe_failure(hook: &Hook, end: &HookOutcome, limit: usize) -> String {
+    let complaint = verdict::excerpt_of(&String::from_utf8_lossy(&end.stderr));
     let complaint = if end.stderr.is_empty() { String::new() } else { format!("; it wrote {complaint}") };
-    match end.how {
+    match end.exit {
         HookExit::TimedOut => {
-            format!("it was ended after {} s without an answer{complaint}", hook.timeout.as_secs())
+            format!("it was killed after {} s without an answer{complaint}", hook.timeout.as_secs())
         }
-        HookExit::Flooded => format!("it said more than {most} bytes and was ended"),
-        HookExit::Exited(Exit::Code(code)) => {
-            format!("it ended with {code}, which decides nothing (0 or 2 would){complaint}")
+        HookExit::OutputLimit => format!("it wrote more than {limit} bytes and was killed"),
+        HookExit::Exited(ProcessExit::Code(code)) => {
+            format!("it exited with {code}, which decides nothing (only 0 and 2 do){complaint}")
         }
-        HookExit::Exited(Exit::Signal(signal)) => format!("it was killed by signal {signal}{complaint}"),
+        HookExit::Exited(ProcessExit::Signal(signal)) => {
+            format!("it was killed by signal {signal}{complaint}")
+        }
     }
 }
 
-pub(crate) fn now() -> Millis {
+pub(crate) fn now_millis() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or_default()
 }

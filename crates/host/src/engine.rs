@@ -1,6 +1,6 @@
-//! The engine: every request that can be made, by name, however it came in.
+//! The engine: handles every request by method name, for all transports.
 //!
-//! HTTP, stdio and the command line call `Engine::call` and nothing else, so that they cannot answer differently
+//! HTTP, stdio and the command line only call `Engine::call`, so all of them answer alike
 //! (`every_verb_answers_alike_through_every_door`).
 
 use std::os::fd::OwnedFd;
@@ -9,94 +9,96 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use minke_client::{Home, Launched};
+use minke_client::{LaunchedPod, UserHome};
 use minke_pod::State;
-use minke_policy::Tier;
+use minke_policy::SandboxBackend;
 use minke_record::{Actor, Blob, ErrorCode, InputSegment, Item, SessionId};
-use minke_thread::{Room, Thread};
+use minke_thread::{JobCapacity, ThreadObject};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use serde_json::Value;
 
-use crate::answer::missing;
-use crate::fault::Fault;
-use crate::look::{self, posture_in};
-use crate::request::{KINDS, Override, ThreadName, ThreadRequest, object, quoted};
-use crate::shared::Shared;
-use crate::watch::QuietPlaces;
+use crate::error::ApiError;
+use crate::frames::subscribe::FoldCache;
+use crate::request::{
+    REQUEST_KINDS, RequestOverrides, ThreadName, ThreadRequest, params_object, quote_input,
+};
+use crate::response::missing_thread_error;
+use crate::single_flight::SingleFlight;
+use crate::threads::log::{self, posture_for_backend};
 
-/// What somebody said of a thread that is to be made.
+/// The parameters of a new thread.
 #[derive(Debug, Clone, Default)]
 pub struct NewThread {
     pub cwd: Option<PathBuf>,
     pub name: Option<String>,
-    /// `provider/model`, or what the catalog takes for one.
+    /// `provider/model`, or another name that the catalog accepts.
     pub model: Option<String>,
-    /// Whose model it must be, where only that was said.
+    /// The provider of the model, if only that was specified.
     pub provider: Option<String>,
     pub profile: Option<String>,
     pub posture: Option<String>,
     pub metadata: Option<Value>,
     pub mandate: Option<Value>,
     pub ephemeral: bool,
-    /// The conversation so far, if it comes from elsewhere, and the blobs that it names.
+    /// An imported conversation, and the blobs that it names.
     pub history: Vec<Item>,
     pub blobs: Vec<Blob>,
 }
 
-/// Makes sessions, and knows what files and configuration say: the binary's to find out.
-pub trait Maker: Send + Sync {
-    /// Writes the first step of a session and gives its lease.
-    fn make(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), Fault>;
+/// Creates sessions and reads files and configuration. The binary implements it.
+pub trait SessionFactory: Send + Sync {
+    /// Writes the first step of a session and returns its lease.
+    fn create_session(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), ApiError>;
 
-    /// The reference of a model as a session keeps it, or why a pod in `cwd` could not have it.
-    fn model(&self, reference: &str, cwd: &Path) -> Result<String, Fault>;
+    /// Returns the model reference that a session stores, or why a pod in `cwd` cannot use the model.
+    fn resolve_model(&self, reference: &str, cwd: &Path) -> Result<String, ApiError>;
 
-    /// Refuses texts in which a known secret stands, before they are written.
-    fn without_secrets(&self, texts: &[&str]) -> Result<(), Fault>;
+    /// Refuses texts that contain a known secret, before they are written.
+    fn reject_secrets(&self, texts: &[&str]) -> Result<(), ApiError>;
 
-    /// What is said to a session that is like this one: a text with what its words refer to.
-    fn said(&self, text: &str, like: &State) -> Result<Vec<InputSegment>, Fault>;
+    /// Parses an input text for a session with this state and resolves its references.
+    fn parse_input(&self, text: &str, like: &State) -> Result<Vec<InputSegment>, ApiError>;
 
-    /// The catalog.
-    fn models(&self) -> Result<Value, Fault>;
+    /// Returns the model catalog.
+    fn model_catalog(&self) -> Result<Value, ApiError>;
 
-    /// Every key with its value and its origin, as a new pod in `cwd` would get it.
-    fn config(&self, cwd: Option<&Path>) -> Result<Value, Fault>;
+    /// Returns every key with its value and its origin, as a new pod in `cwd` would get it.
+    fn config_values(&self, cwd: Option<&Path>) -> Result<Value, ApiError>;
 
-    /// The sandbox that a new pod would run its commands in, if that can be told.
-    fn tier(&self) -> Option<Tier> {
+    /// Returns the sandbox backend that a new pod would use, if known.
+    fn sandbox_backend(&self) -> Option<SandboxBackend> {
         None
     }
 
-    /// Changes the person's own configuration (`None` takes a key out), and says what was persisted.
-    fn configure(&self, key: &str, value: Option<&Value>) -> Result<Value, Fault>;
+    /// Changes the user's configuration (`None` removes a key), and returns the stored value.
+    fn set_config(&self, key: &str, value: Option<&Value>) -> Result<Value, ApiError>;
 }
 
-/// How a thread says that its commands run without a sandbox.
+/// The sandbox value of a thread whose commands run without a sandbox.
 const UNSANDBOXED: &str = "off";
 
-/// Everything that can be asked.
+/// Handles all requests.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) home: Home,
-    pub(crate) maker: Arc<dyn Maker>,
-    /// Pods that were started here. They belong to nobody, but whoever started a process has to hear of its end.
-    started: Arc<Mutex<Vec<Child>>>,
-    pub(crate) quiet: QuietPlaces,
-    /// The list of jobs, for many who ask for it at once.
-    pub(crate) listed: Arc<Shared<Bytes>>,
-    /// What whoever looks after jobs is told and tells.
-    pub(crate) keeper: Arc<crate::keeper::Keeper>,
-    pub(crate) failing: Arc<crate::firing::Failing>,
+    pub(crate) home: UserHome,
+    pub(crate) session_factory: Arc<dyn SessionFactory>,
+    /// Child processes of pods that were started here. They are independent, but their parent process must reap them.
+    started_pods: Arc<Mutex<Vec<Child>>>,
+    pub(crate) fold_cache: FoldCache,
+    /// The list of jobs, shared by concurrent requests.
+    pub(crate) job_list: Arc<SingleFlight<Bytes>>,
+    /// The channel to the job scheduler.
+    pub(crate) scheduler: Arc<crate::jobs::scheduler::JobScheduler>,
+    pub(crate) failed_firings: Arc<crate::jobs::schedules::FailedFirings>,
     /// How many jobs run at once.
-    pub(crate) room: Room,
-    /// What `Maker::tier` said, asked once.
-    tier: Arc<OnceLock<Option<Tier>>>,
+    pub(crate) job_limits: JobCapacity,
+    /// The cached result of `SessionFactory::sandbox_backend`.
+    backend: Arc<OnceLock<Option<SandboxBackend>>>,
 }
 
 impl Engine {
-    /// Every method, as JSON-RPC names it. `thread` takes the tag `kind`; `thread/<kind>` is the same without it.
+    /// Every JSON-RPC method. `thread` has the tag `kind`; `thread/<kind>` is the same without it.
     pub const METHODS: &'static [&'static str] = &[
         "thread",
         "prompt",
@@ -122,77 +124,82 @@ impl Engine {
         "config/set",
     ];
 
-    pub fn new(home: Home, maker: Arc<dyn Maker>) -> Engine {
+    pub fn new(home: UserHome, session_factory: Arc<dyn SessionFactory>) -> Engine {
         Engine {
             home,
-            maker,
-            started: Arc::default(),
-            quiet: QuietPlaces::default(),
-            listed: Arc::default(),
-            keeper: Arc::default(),
-            room: Room::default(),
-            failing: Arc::default(),
-            tier: Arc::default(),
+            session_factory,
+            started_pods: Arc::default(),
+            fold_cache: FoldCache::default(),
+            job_list: Arc::default(),
+            scheduler: Arc::default(),
+            job_limits: JobCapacity::default(),
+            failed_firings: Arc::default(),
+            backend: Arc::default(),
         }
     }
 
-    /// The same with other room for jobs.
+    /// Sets other job limits.
     #[must_use]
-    pub fn with_room(mut self, room: Room) -> Engine {
-        self.room = room;
+    pub fn with_job_limits(mut self, job_limits: JobCapacity) -> Engine {
+        self.job_limits = job_limits;
         self
     }
 
-    /// Whether there is such a method.
-    pub fn knows(method: &str) -> bool {
+    /// Returns whether there is such a method.
+    pub fn has_method(method: &str) -> bool {
         match method.strip_prefix("thread/") {
-            Some(kind) => KINDS.contains(&kind),
+            Some(kind) => REQUEST_KINDS.contains(&kind),
             None => Engine::METHODS.contains(&method),
         }
     }
 
-    /// The answer as it goes over a wire. What many ask for at once is also written once.
-    pub(crate) async fn written(&self, method: &str, params: Value, by: &Actor) -> Result<Bytes, Fault> {
+    /// Answers a request with serialized JSON. Concurrent requests for the same list share the result.
+    pub(crate) async fn call_to_bytes(
+        &self,
+        method: &str,
+        params: Value,
+        by: &Actor,
+    ) -> Result<Bytes, ApiError> {
         match method {
             "jobs" | "status" if params.as_object().is_some_and(serde_json::Map::is_empty) => {
-                self.reap();
-                self.newest_jobs().await
+                self.reap_children();
+                self.newest_jobs_bytes().await
             }
             _ => Ok(self.call(method, params, by).await?.to_string().into()),
         }
     }
 
-    /// Answers one request. `method` is a name of the JSON-RPC list (`thread`, `thread/list`, `prompt`, `asks`, …).
-    pub async fn call(&self, method: &str, params: Value, by: &Actor) -> Result<Value, Fault> {
-        self.reap();
+    /// Answers one request. `method` is a JSON-RPC method (`thread`, `thread/list`, `prompt`, `asks`, …).
+    pub async fn call(&self, method: &str, params: Value, by: &Actor) -> Result<Value, ApiError> {
+        self.reap_children();
         match method {
-            "thread" => Box::pin(self.thread(ThreadRequest::read(params)?, by)).await,
-            "prompt" => Box::pin(self.prompt(params, by)).await,
-            "tool/invoke" => Box::pin(self.tool_invoke(params, by)).await,
-            "approval/answer" | "asks/answer" => Box::pin(self.answer(method, params, by)).await,
-            "asks" => self.asks(params).await,
-            "pods" => self.pods(params),
-            "pods/get" => self.pod(params, by).await,
-            "pods/stop" => self.pod_stop(params, by).await,
-            "pods/send" => Box::pin(self.pod_send(params, by)).await,
-            "models" | "config" | "config/set" => self.settings(method, params).await,
-            "jobs" | "status" => self.jobs(method, params).await,
-            "jobs/start" => Box::pin(self.job_start(params, by)).await,
-            "jobs/get" => self.job_get(params).await,
+            "thread" => Box::pin(self.handle_thread(ThreadRequest::parse(params)?, by)).await,
+            "prompt" => Box::pin(self.handle_prompt(params, by)).await,
+            "tool/invoke" => Box::pin(self.invoke_tool(params, by)).await,
+            "approval/answer" | "asks/answer" => Box::pin(self.answer_ask(method, params, by)).await,
+            "asks" => self.list_asks(params).await,
+            "pods" => self.list_pods(params),
+            "pods/get" => self.handle_pod(params, by).await,
+            "pods/stop" => self.stop_pod(params, by).await,
+            "pods/send" => Box::pin(self.send_to_pod(params, by)).await,
+            "models" | "config" | "config/set" => self.handle_settings(method, params).await,
+            "jobs" | "status" => self.handle_jobs(method, params).await,
+            "jobs/start" => Box::pin(self.start_job(params, by)).await,
+            "jobs/get" => self.get_job(params).await,
             "jobs/pause" | "jobs/resume" | "jobs/cancel" | "jobs/retry" => {
-                Box::pin(self.job_wish(method, params, by)).await
+                Box::pin(self.command_job(method, params, by)).await
             }
-            "jobs/progress" => Box::pin(self.job_progress(params, by)).await,
+            "jobs/progress" => Box::pin(self.report_job_progress(params, by)).await,
             other => match other.strip_prefix("thread/") {
                 Some(kind) => {
-                    let request = ThreadRequest::of(kind, object(params)?)?;
-                    Box::pin(self.thread(request, by)).await
+                    let request = ThreadRequest::parse_kind(kind, params_object(params)?)?;
+                    Box::pin(self.handle_thread(request, by)).await
                 }
-                None => Err(Fault::new(
+                None => Err(ApiError::new(
                     ErrorCode::NotFound,
                     format!(
-                        "there is no method `{}`; there are {}",
-                        quoted(other),
+                        "there is no method `{}`; the methods are {}",
+                        quote_input(other),
                         Engine::METHODS.join(", ")
                     ),
                 )),
@@ -200,91 +207,101 @@ impl Engine {
         }
     }
 
-    async fn thread(&self, request: ThreadRequest, by: &Actor) -> Result<Value, Fault> {
+    async fn handle_thread(&self, request: ThreadRequest, by: &Actor) -> Result<Value, ApiError> {
         let mut answer = match request {
-            ThreadRequest::Create(new) => self.create(*new, "created", by).await?,
-            ThreadRequest::Start(new) => self.create(*new, "started", by).await?,
-            ThreadRequest::Resume(resume) => self.resume(*resume, by).await?,
-            ThreadRequest::Fork(fork) => self.fork(*fork, by).await?,
-            ThreadRequest::List(list) => self.list(list).await?,
-            ThreadRequest::Read(read) => self.read(read).await?,
-            ThreadRequest::SetName(named) => self.set_name(named, by).await?,
-            ThreadRequest::Archive(one) => self.archive(one, true, by).await?,
-            ThreadRequest::Unarchive(one) => self.archive(one, false, by).await?,
-            ThreadRequest::Delete(one) => self.delete(one, by).await?,
-            ThreadRequest::Message(message) => self.message(message, by).await?,
-            ThreadRequest::GoalSet(goal) => self.goal_set(goal, by).await?,
-            ThreadRequest::GoalGet(one) => self.goal_get(one).await?,
-            ThreadRequest::GoalClear(one) => self.goal_clear(one, by).await?,
-            ThreadRequest::CheckpointSave(save) => self.checkpoint_save(save, by).await?,
-            ThreadRequest::CheckpointLoad(load) => self.checkpoint_load(load).await?,
-            ThreadRequest::CheckpointList(one) => self.checkpoint_list(one).await?,
+            ThreadRequest::Create(new) => self.create_thread(*new, "created", by).await?,
+            ThreadRequest::Start(new) => self.create_thread(*new, "started", by).await?,
+            ThreadRequest::Resume(resume) => self.resume_thread(*resume, by).await?,
+            ThreadRequest::Fork(fork) => self.fork_thread(*fork, by).await?,
+            ThreadRequest::List(list) => self.list_threads(list).await?,
+            ThreadRequest::Read(read) => self.read_thread(read).await?,
+            ThreadRequest::SetName(named) => self.set_thread_name(named, by).await?,
+            ThreadRequest::Archive(one) => self.archive_thread(one, true, by).await?,
+            ThreadRequest::Unarchive(one) => self.archive_thread(one, false, by).await?,
+            ThreadRequest::Delete(one) => self.delete_thread(one, by).await?,
+            ThreadRequest::Message(message) => self.send_message(message, by).await?,
+            ThreadRequest::GoalSet(goal) => self.set_goal(goal, by).await?,
+            ThreadRequest::GoalGet(one) => self.get_goal(one).await?,
+            ThreadRequest::GoalClear(one) => self.clear_goal(one, by).await?,
+            ThreadRequest::CheckpointSave(save) => self.save_checkpoint(save, by).await?,
+            ThreadRequest::CheckpointLoad(load) => self.load_checkpoint(load).await?,
+            ThreadRequest::CheckpointList(one) => self.list_checkpoints(one).await?,
         };
         if let Some(thread) = answer.thread.take() {
-            let thread = self.choose_postures(vec![thread]).await?.pop();
+            let thread = self.fill_postures(vec![thread]).await?.pop();
             if let Some(thread) = thread {
-                answer = answer.with(thread);
+                answer = answer.with_thread(thread);
             }
         }
-        answer.threads = self.choose_postures(std::mem::take(&mut answer.threads)).await?;
-        answer.value()
+        answer.threads = self.fill_postures(std::mem::take(&mut answer.threads)).await?;
+        answer.to_value()
     }
 
-    /// Fills in the posture of threads that have had no pod yet and for which none was chosen: that of a new pod here.
-    pub(crate) async fn choose_postures(&self, mut threads: Vec<Thread>) -> Result<Vec<Thread>, Fault> {
+    /// Fills in the posture of threads without a pod and without a chosen posture: that of a new pod here.
+    pub(crate) async fn fill_postures(
+        &self,
+        mut threads: Vec<ThreadObject>,
+    ) -> Result<Vec<ThreadObject>, ApiError> {
         if threads.iter().all(|thread| !thread.approval_mode.is_empty()) {
             return Ok(threads);
         }
         let engine = self.clone();
-        // Finding the sandbox out may start a process.
-        let tier = off(move || Ok(*engine.tier.get_or_init(|| engine.maker.tier()))).await?;
+        // Finding the sandbox backend may start a process.
+        let tier = run_blocking(move || {
+            Ok(*engine.backend.get_or_init(|| engine.session_factory.sandbox_backend()))
+        })
+        .await?;
         for thread in threads.iter_mut().filter(|thread| thread.approval_mode.is_empty()) {
-            let tier = if thread.sandbox == UNSANDBOXED { Some(Tier::Off) } else { tier };
-            thread.approval_mode = posture_in(tier).as_str().to_owned();
+            let tier = if thread.sandbox == UNSANDBOXED { Some(SandboxBackend::Off) } else { tier };
+            thread.approval_mode = posture_for_backend(tier).as_str().to_owned();
         }
         Ok(threads)
     }
 
-    /// The session that is meant, or the answer that every verb gives for one that is not there.
-    pub(crate) fn session(&self, name: &ThreadName, over: &Override) -> Result<SessionId, Fault> {
+    /// Resolves a thread name to its session, or returns the common error for an unknown thread.
+    pub(crate) fn resolve_session(
+        &self,
+        name: &ThreadName,
+        overrides: &RequestOverrides,
+    ) -> Result<SessionId, ApiError> {
         match name.session {
-            Some(session) if look::exists(&self.home, session)? => Ok(session),
-            _ => Err(missing(name, over)),
+            Some(session) if log::session_exists(&self.home, session)? => Ok(session),
+            _ => Err(missing_thread_error(name, overrides)),
         }
     }
 
-    /// Keeps a pod's process in mind until it ends.
-    pub(crate) fn keep(&self, launched: Option<Launched>) {
+    /// Records a pod's process until it exits.
+    pub(crate) fn track_child(&self, launched: Option<LaunchedPod>) {
         if let Some(launched) = launched {
-            self.quiet.started();
-            self.started.lock().unwrap_or_else(PoisonError::into_inner).push(launched.into_child());
+            self.fold_cache.notify_pod_started();
+            self.started_pods.lock().unwrap_or_else(PoisonError::into_inner).push(launched.into_child());
         }
     }
 
-    /// Hears of the ends of pods that were started here, so that they leave no trace among the processes.
-    pub fn reap(&self) {
-        // One question to the kernel for all, as long as nobody has ended. Where it cannot be asked, each is.
+    /// Reaps exited pods that were started here, so that no zombies remain.
+    pub fn reap_children(&self) {
+        // One system call while none has exited. If it is unavailable, each process is checked.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) | Err(Errno::CHILD) = waitid(WaitId::All, options) {
             return;
         }
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = self.started_pods.lock().unwrap_or_else(PoisonError::into_inner);
         started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
 
-/// Work that waits for a disk, beside those who wait for it.
-pub(crate) async fn off<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
+/// Runs blocking work outside of the async threads.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(e) => Err(Fault::new(ErrorCode::Internal, format!("a request could not be worked on: {e}"))),
+        Err(e) => Err(ApiError::new(ErrorCode::Internal, format!("could not process the request: {e}"))),
     }
 }
 
-/// A server answers many at once: what waits here may wait on any thread.
+/// Checks that the future of a request can move between threads.
 const _: fn(&Engine, &Actor) = |engine, by| {
-    fn sent<T: Send>(_: T) {}
-    sent(engine.call("", Value::Null, by));
+    fn assert_send<T: Send>(_: T) {}
+    assert_send(engine.call("", Value::Null, by));
 };

@@ -1,43 +1,45 @@
-//! Frames: what API clients are told of a thread, in its order.
+//! Frames: the messages to API clients about a thread, in order.
 //!
-//! Here: their shapes and names of places in the stream. What an entry makes of them is in `frames::fold`, what a live
-//! event makes of them in `live`; sending them is `watch` and whoever serves it. Nobody else makes one.
-//! Invariant: the same log gives the same frames, whether it is read or heard
-//! (`what_is_read_is_what_was_heard`, in the tests of the binary), and their JSON does not change unnoticed
+//! Here: their form and positions in the stream. `frames::fold` derives them from entries and `live_frames` from live
+//! events; `subscribe` and the transports send them. No other module creates frames.
+//! Invariant: the same log gives the same frames, whether it is read or followed live
+//! (`what_is_read_is_what_was_heard`, in the tests of the binary), and golden files record their JSON
 //! (`every_frame_is_written_as_it_was`).
 
 mod fold;
 mod job;
+pub(crate) mod live;
+pub(crate) mod subscribe;
 
 use std::fmt;
 use std::str::FromStr;
 
 use minke_protocol::api::ApiFrame;
-use minke_record::{CallId, Chain, ErrorCode, Millis, Position, SessionId};
+use minke_record::{CallId, ChainHash, ErrorCode, Millis, Position, SessionId};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-pub use fold::Frames;
+pub use fold::FrameFold;
 
-/// One frame: where it stands, whose it is, and what it says.
+/// One frame: its position, thread, time and content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    pub place: Place,
+    pub position: FramePosition,
     pub thread: SessionId,
     pub ts: Millis,
-    pub told: Told,
+    pub content: FrameContent,
 }
 
-/// Where a frame stands in its thread.
+/// The position of a frame in its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Made from an entry; only such a frame can be gone on from.
-    At(FrameId),
+pub enum FramePosition {
+    /// Derived from an entry; only such a frame can be a resume point.
+    AtEntry(FrameId),
     /// Live: after that entry and before the next.
-    After(u64),
+    AfterEntry(u64),
 }
 
-/// The name of a frame that was made from an entry, `<seq>.<n>.<h>`: its entry's place and its number in it.
+/// The id of a frame that was derived from an entry, `<seq>.<n>.<h>`: the entry's position and the frame's index in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameId {
     pub position: Position,
@@ -54,10 +56,11 @@ impl FromStr for FrameId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<FrameId, String> {
-        let bad =
-            || "it is `<seq>.<n>.<h>`, the id of a frame, or `<seq>.<h>`, a place in the log".to_owned();
+        let bad = || {
+            "expected `<seq>.<n>.<h>`, the id of a frame, or `<seq>.<h>`, a position in the log".to_owned()
+        };
         let parts: Vec<&str> = text.splitn(4, '.').collect();
-        // A place in the log comes after every frame of its entry.
+        // A position in the log comes after every frame of its entry.
         let every = u32::MAX.to_string();
         let (seq, n, h) = match parts.as_slice() {
             [seq, n, h] => (*seq, *n, *h),
@@ -68,24 +71,24 @@ impl FromStr for FrameId {
         if !digits(seq) || !digits(n) {
             return Err(bad());
         }
-        let h: Chain = serde_json::from_value(Value::from(h)).map_err(|_| bad())?;
+        let h: ChainHash = serde_json::from_value(Value::from(h)).map_err(|_| bad())?;
         let seq = seq.parse().map_err(|_| bad())?;
         Ok(FrameId { position: Position { seq, h }, n: n.parse().map_err(|_| bad())? })
     }
 }
 
-/// What a frame says. Those about calls are `protocol`'s.
+/// The content of a frame. The frames about calls are defined in `protocol`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Told {
+pub enum FrameContent {
     Call(ApiFrame),
     Thread(ThreadFrame),
 }
 
-/// A part of what the model says.
+/// A part of the model's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Channel {
+pub enum OutputChannel {
     Text,
     Reasoning,
 }
@@ -100,11 +103,11 @@ pub enum ThreadFrame {
     ResponseDelta {
         response_id: String,
         delta: String,
-        channel: Channel,
-        /// It takes the place of what was shown of the block that is open on this channel.
+        channel: OutputChannel,
+        /// It replaces the text shown so far for the open block on this channel.
         #[serde(skip_serializing_if = "is_false")]
         whole: bool,
-        /// Where the text lies, if it is too long for a line of the log.
+        /// The blob with the text, if it is too long for a line of the log.
         #[serde(skip_serializing_if = "Option::is_none")]
         blob: Option<String>,
     },
@@ -136,7 +139,7 @@ pub enum ThreadFrame {
     ExecCommandEnd {
         call_id: CallId,
         command: String,
-        /// Null if a signal ended it, or if nobody knows.
+        /// Null if a signal ended it or if it is unknown.
         exit_code: Option<i32>,
     },
     PatchApplyBegin {
@@ -158,7 +161,7 @@ pub enum ThreadFrame {
         ok: bool,
     },
     McpStartupUpdate {
-        update: McpUpdate,
+        update: McpServerUpdate,
     },
     UserInputRequest {
         request: UserInput,
@@ -169,7 +172,7 @@ pub enum ThreadFrame {
         prompt: String,
     },
     ThreadGoalUpdated {
-        goal: Goal,
+        goal: ThreadGoal,
     },
     ThreadGoalCleared,
     JobUpdated {
@@ -184,7 +187,7 @@ pub enum ThreadFrame {
     },
 }
 
-/// A question of the model.
+/// A question of the model to the user.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct UserInput {
     pub request_id: String,
@@ -192,28 +195,28 @@ pub struct UserInput {
     pub options: Vec<String>,
 }
 
-/// What a thread is to reach.
+/// The goal of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Goal {
+pub struct ThreadGoal {
     pub objective: String,
     /// `active` or `done`.
     pub status: &'static str,
-    /// How often it was gone on with.
+    /// How many runs have continued it.
     pub used: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
 }
 
-/// What became of an MCP server that starts.
+/// The state of a starting MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct McpUpdate {
+pub struct McpServerUpdate {
     pub server_name: String,
-    pub status: McpStatus,
+    pub status: McpServerStatus,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum McpStatus {
+pub enum McpServerStatus {
     Starting,
     Ready,
     Failed { error: String },
@@ -225,45 +228,50 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Frame {
-    /// The name by which a client that comes back says what it has seen.
-    pub fn id(&self) -> Option<FrameId> {
-        match self.place {
-            Place::At(id) => Some(id),
-            Place::After(_) => None,
+    /// Returns the id by which a reconnecting client names the last frame that it received.
+    pub fn frame_id(&self) -> Option<FrameId> {
+        match self.position {
+            FramePosition::AtEntry(id) => Some(id),
+            FramePosition::AfterEntry(_) => None,
         }
     }
 
-    /// The frame's event, as it is written.
-    pub fn name(&self) -> String {
-        let written = serde_json::to_value(&self.told).unwrap_or_default();
+    /// Returns the name of the frame's event.
+    pub fn event_name(&self) -> String {
+        let written = serde_json::to_value(&self.content).unwrap_or_default();
         written.get("event").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// The object, with its id beside the rest: for doors that have no other place for it.
-    pub fn with_id(&self) -> Value {
+    /// Returns the object including its id, for transports without a separate field for it.
+    pub fn to_json_with_id(&self) -> Value {
         let mut object = serde_json::to_value(self).unwrap_or_default();
-        if let (Some(id), Some(members)) = (self.id(), object.as_object_mut()) {
+        if let (Some(id), Some(members)) = (self.frame_id(), object.as_object_mut()) {
             members.insert("id".to_owned(), id.to_string().into());
         }
         object
     }
 
-    /// Why nothing more comes, or not what was asked for.
-    pub fn refusal(
+    /// Returns an error frame, which ends the stream or reports a failed request.
+    pub fn error_frame(
         (thread, after): (SessionId, u64),
         ts: Millis,
         code: ErrorCode,
         message: impl Into<String>,
     ) -> Frame {
-        let told = ThreadFrame::Error { response_id: None, code, message: message.into() };
-        Frame { place: Place::After(after), thread, ts, told: Told::Thread(told) }
+        let content = ThreadFrame::Error { response_id: None, code, message: message.into() };
+        Frame {
+            position: FramePosition::AfterEntry(after),
+            thread,
+            ts,
+            content: FrameContent::Thread(content),
+        }
     }
 }
 
 impl Serialize for Frame {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Written<'a> {
+        struct SerializedFrame<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
             seq: Option<u64>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,19 +279,19 @@ impl Serialize for Frame {
             thread_id: String,
             ts: Millis,
             #[serde(flatten)]
-            told: &'a Told,
+            told: &'a FrameContent,
         }
-        let (seq, after_seq) = match self.place {
-            Place::At(id) => (Some(id.position.seq), None),
-            Place::After(seq) => (None, Some(seq)),
+        let (seq, after_seq) = match self.position {
+            FramePosition::AtEntry(id) => (Some(id.position.seq), None),
+            FramePosition::AfterEntry(seq) => (None, Some(seq)),
         };
         let thread_id = format!("s_{}", self.thread);
-        Written { seq, after_seq, thread_id, ts: self.ts, told: &self.told }.serialize(serializer)
+        SerializedFrame { seq, after_seq, thread_id, ts: self.ts, told: &self.content }.serialize(serializer)
     }
 }
 
-impl From<ThreadFrame> for Told {
-    fn from(frame: ThreadFrame) -> Told {
-        Told::Thread(frame)
+impl From<ThreadFrame> for FrameContent {
+    fn from(frame: ThreadFrame) -> FrameContent {
+        FrameContent::Thread(frame)
     }
 }

@@ -1,48 +1,54 @@
-//! Jobs, as they are asked about: listed, begun, paused, resumed, cancelled, begun again.
+//! Job requests: list, start, pause, resume, cancel and retry.
 //!
-//! Elsewhere: who starts them (`keeper`), what may become of them (`thread`), who does it (their pods).
-//! Invariant: a wish that the table of states does not know is refused with the state named
+//! Elsewhere: starting their pods (`job_scheduler`), the state machine (`thread`), the work (their pods).
+//! Invariant: a command that the current state does not allow is refused, and the error names the state
 //! (`wishes_are_answered_by_the_table_of_states`).
 
+pub(crate) mod cache;
+pub(crate) mod claims;
+pub(crate) mod pending;
+pub(crate) mod scheduler;
+pub(crate) mod schedules;
+
 use bytes::Bytes;
-use minke_client::{Delivery, deliver, reach};
-use minke_pod::{Visit, Wish};
+use minke_client::{Delivery, deliver_method, reach_pod};
+use minke_pod::{JobAction, OfflineEdit};
 use minke_protocol::{Detail, Method, Set, SetProgress};
 use minke_record::{Actor, ErrorCode, JobItem, SessionId};
-use minke_thread::{Job, Mandate, Moved, Retry, Summary, line};
+use minke_thread::{JobObject, JobTransition, Mandate, RetryPolicy, SessionSummary, history_item};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::answer::id;
-use crate::engine::{Engine, off};
-use crate::fault::Fault;
-use crate::lists::from_index;
-use crate::look::Glance;
-use crate::request::{New, Override, ThreadName, params_of};
+use crate::engine::{Engine, run_blocking};
+use crate::error::ApiError;
+use crate::pods::offline::{change_session, client_info};
+use crate::request::{New, RequestOverrides, ThreadName, parse_params};
+use crate::response::format_session_id;
 use crate::stderr::report;
-use crate::threads::Again;
-use crate::visits::{change, introduction};
+use crate::threads::ForkOptions;
+use crate::threads::lists::query_index;
+use crate::threads::log::ThreadLog;
 
-/// How many jobs are listed if nobody says, and at most.
-const LISTED: usize = 100;
-const LISTED_MOST: usize = 1_000;
+/// The default and the maximum number of listed jobs.
+const DEFAULT_LIST_LIMIT: usize = 100;
+const MAX_LIST_LIMIT: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Newest {
+struct JobListParams {
     #[serde(default)]
     limit: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
+struct JobParams {
     id: ThreadName,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wished {
+struct JobCommandParams {
     id: ThreadName,
     #[serde(default)]
     detail: Option<String>,
@@ -50,226 +56,248 @@ struct Wished {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct JobProgressParams {
     id: ThreadName,
     progress: f64,
     #[serde(default)]
     detail: Option<String>,
 }
 
-/// The answer that lists jobs.
+/// The response that lists jobs.
 #[derive(Debug, Serialize)]
-struct Listing {
+struct JobListing {
     ok: bool,
-    data: ListedJobs,
+    data: JobListBody,
     events: Vec<Value>,
 }
 
 #[derive(Debug, Serialize)]
-struct ListedJobs {
-    jobs: Vec<Job>,
+struct JobListBody {
+    jobs: Vec<JobObject>,
     total: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notices: Vec<String>,
 }
 
-impl Listing {
-    /// As it goes over a wire.
-    fn text(&self) -> Result<Bytes, Fault> {
-        let written = serde_json::to_vec(self).map_err(|e| Fault::new(ErrorCode::Internal, e.to_string()))?;
+impl JobListing {
+    /// Serializes the response.
+    fn to_bytes(&self) -> Result<Bytes, ApiError> {
+        let written =
+            serde_json::to_vec(self).map_err(|e| ApiError::new(ErrorCode::Internal, e.to_string()))?;
         Ok(written.into())
     }
 }
 
 impl Engine {
-    /// The newest jobs, the one that changed last first, and how many there are.
-    pub(crate) async fn jobs(&self, method: &str, params: Value) -> Result<Value, Fault> {
-        match params_of(method, params)? {
-            Newest { limit: None } => self.list_jobs(LISTED).await,
-            Newest { limit: Some(limit) } if (1..=LISTED_MOST).contains(&limit) => {
+    /// Returns the newest jobs, last changed first, and their total number.
+    pub(crate) async fn handle_jobs(&self, method: &str, params: Value) -> Result<Value, ApiError> {
+        match parse_params(method, params)? {
+            JobListParams { limit: None } => self.list_jobs(DEFAULT_LIST_LIMIT).await,
+            JobListParams { limit: Some(limit) } if (1..=MAX_LIST_LIMIT).contains(&limit) => {
                 self.list_jobs(limit).await
             }
-            Newest { limit: Some(limit) } => {
-                Err(Fault::invalid(format!("limit: is {limit}; there are lists of 1 to {LISTED_MOST} jobs")))
+            JobListParams { limit: Some(limit) } => {
+                Err(ApiError::invalid(format!("limit: is {limit}; it must be 1 to {MAX_LIST_LIMIT}")))
             }
         }
     }
 
-    /// As many as are listed if nobody says, as it goes over a wire: one look, written once, for all who ask now.
-    pub(crate) async fn newest_jobs(&self) -> Result<Bytes, Fault> {
+    /// Returns the default list, serialized. Concurrent requests share one query.
+    pub(crate) async fn newest_jobs_bytes(&self) -> Result<Bytes, ApiError> {
         let home = self.home.clone();
-        self.listed.get(off(move || listing(&home, LISTED)?.text())).await
+        self.job_list
+            .get_or_run(run_blocking(move || read_job_listing(&home, DEFAULT_LIST_LIMIT)?.to_bytes()))
+            .await
     }
 
-    async fn list_jobs(&self, limit: usize) -> Result<Value, Fault> {
+    async fn list_jobs(&self, limit: usize) -> Result<Value, ApiError> {
         let home = self.home.clone();
-        let listing = off(move || listing(&home, limit)).await?;
+        let listing = run_blocking(move || read_job_listing(&home, limit)).await?;
         Ok(json!(listing))
     }
 
-    pub(crate) async fn job_get(&self, params: Value) -> Result<Value, Fault> {
-        let One { id } = params_of("jobs/get", params)?;
-        let session = self.job_named(&id)?;
-        self.job_told(session).await
+    pub(crate) async fn get_job(&self, params: Value) -> Result<Value, ApiError> {
+        let JobParams { id } = parse_params("jobs/get", params)?;
+        let session = self.resolve_job(&id)?;
+        self.job_response(session).await
     }
 
-    /// A `start` whose mandate is required.
-    pub(crate) async fn job_start(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let new: New = params_of("jobs/start", params)?;
+    /// Starts a thread with a required mandate.
+    pub(crate) async fn start_job(&self, params: Value, by: &Actor) -> Result<Value, ApiError> {
+        let new: New = parse_params("jobs/start", params)?;
         let Some(mandate) = &new.mandate else {
-            return Err(Fault::invalid("mandate: is missing: a job needs an objective"));
+            return Err(ApiError::invalid("mandate: is missing; a job needs an objective"));
         };
-        Mandate::asked(mandate).map_err(|why| Fault::invalid(format!("mandate: {why}")))?;
-        let mut answer = self.create(new, "started", by).await?.value()?;
+        Mandate::from_request(mandate).map_err(|reason| ApiError::invalid(format!("mandate: {reason}")))?;
+        let mut answer = self.create_thread(new, "started", by).await?.to_value()?;
         let session: Option<SessionId> =
             answer["thread_id"].as_str().and_then(|id| id.strip_prefix("s_")?.parse().ok());
         if let Some(session) = session {
-            answer["data"]["job"] = json!(self.job(session).await?);
+            answer["data"]["job"] = json!(self.load_job(session).await?);
         }
         Ok(answer)
     }
 
-    pub(crate) async fn job_wish(&self, method: &str, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let Wished { id, detail } = params_of(method, params)?;
-        let wish = match method {
-            "jobs/pause" => Wish::Pause,
-            "jobs/resume" => Wish::Resume,
-            "jobs/cancel" => Wish::Cancel,
-            _ => Wish::Again,
+    pub(crate) async fn command_job(
+        &self,
+        method: &str,
+        params: Value,
+        by: &Actor,
+    ) -> Result<Value, ApiError> {
+        let JobCommandParams { id, detail } = parse_params(method, params)?;
+        let command = match method {
+            "jobs/pause" => JobAction::Pause,
+            "jobs/resume" => JobAction::Resume,
+            "jobs/cancel" => JobAction::Cancel,
+            _ => JobAction::Retry,
         };
-        let session = self.job_named(&id)?;
-        let Job { status: state, schedule, .. } = self.job(session).await?;
-        let moved = wish.of(state, true).map_err(|why| Fault::new(ErrorCode::Conflict, why))?;
-        let said = Detail { detail: detail.clone() };
-        match (moved, wish) {
-            (Moved::Stays, _) => {}
-            (Moved::Fork, _) => return self.job_again(session, by).await,
-            (Moved::To(_), Wish::Resume) if schedule.is_none() => {
-                let (method, client) = (Method::Resume(said), introduction(by));
-                crate::room::make_way(&self.home, session, by).await?;
-                let delivery = Delivery { session, method, client, visit: None };
-                match deliver(&self.home, delivery).await {
+        let session = self.resolve_job(&id)?;
+        let JobObject { status: state, schedule, .. } = self.load_job(session).await?;
+        let transition = command
+            .transition_from(state, true)
+            .map_err(|reason| ApiError::new(ErrorCode::Conflict, reason))?;
+        let detail_param = Detail { detail: detail.clone() };
+        match (transition, command) {
+            (JobTransition::Unchanged, _) => {}
+            (JobTransition::Fork, _) => return self.restart_job(session, by).await,
+            (JobTransition::To(_), JobAction::Resume) if schedule.is_none() => {
+                let (method, client) = (Method::Resume(detail_param), client_info(by));
+                crate::pods::scope_conflict::request_session_scope(&self.home, session, by).await?;
+                let delivery = Delivery { session, method, client, offline_step: None };
+                match deliver_method(&self.home, delivery).await {
                     Ok(_) => {}
-                    // Waking it was enough: it went on by itself.
+                    // Waking it was enough: it resumed automatically.
                     Err(minke_client::DeliverError::Refused { refusal, .. })
                         if matches!(refusal.code, ErrorCode::AlreadyRunning | ErrorCode::NotPaused) => {}
                     Err(other) => return Err(other.into()),
                 }
             }
-            (Moved::To(_), _) => {
-                let method = match wish {
-                    Wish::Pause => Method::Pause(said),
-                    Wish::Resume => Method::Resume(said),
-                    _ => Method::Cancel(said),
+            (JobTransition::To(_), _) => {
+                let method = match command {
+                    JobAction::Pause => Method::Pause(detail_param),
+                    JobAction::Resume => Method::Resume(detail_param),
+                    _ => Method::Cancel(detail_param),
                 };
-                change(&self.home, session, (method, Visit::Job { wish, detail }), by).await?;
-                self.told_by_its_pod(session, by).await;
+                change_session(
+                    &self.home,
+                    session,
+                    (method, OfflineEdit::Job { action: command, detail }),
+                    by,
+                )
+                .await?;
+                self.notify_job_hooks(session, by).await;
             }
         }
-        self.nudge();
-        self.job_told(session).await
+        self.wake_up();
+        self.job_response(session).await
     }
 
-    /// Only a pod tells hooks: that of a job whose mandate names some is started for it, and ends again by itself. The
-    /// wish is fulfilled in any case; if no pod can be started now, the next one tells it.
-    async fn told_by_its_pod(&self, session: SessionId, by: &Actor) {
-        let start = crate::look::start(&self.home, session);
-        let names = start.ok().and_then(|start| Mandate::read(start.mandate.as_ref()).ok().flatten());
+    /// Lets a pod notify the job's hooks. Only pods run hooks: if the mandate names some, a pod is started for that and
+    /// exits automatically. If no pod can start now, the next one notifies them.
+    async fn notify_job_hooks(&self, session: SessionId, by: &Actor) {
+        let start = crate::threads::log::read_session_start(&self.home, session);
+        let names = start.ok().and_then(|start| Mandate::from_value(start.mandate.as_ref()).ok().flatten());
         if names.is_none_or(|mandate| mandate.notify.is_empty()) {
             return;
         }
         let woken = async {
-            crate::room::make_way(&self.home, session, by).await?;
-            reach(&self.home, session).await.map_err(Fault::from)
+            crate::pods::scope_conflict::request_session_scope(&self.home, session, by).await?;
+            reach_pod(&self.home, session).await.map_err(ApiError::from)
         };
         match woken.await {
-            Ok(reached) => self.keep(reached.launched),
+            Ok(reached) => self.track_child(reached.launched),
             Err(fault) => {
-                report!("the hooks of job s_{session} are told when its pod lives: {}", fault.message)
+                report!("the hooks of job s_{session} are notified when its pod next runs: {}", fault.message)
             }
         }
     }
 
-    /// Once more, as a fork of its thread.
-    async fn job_again(&self, session: SessionId, by: &Actor) -> Result<Value, Fault> {
+    /// Restarts a job as a fork of its thread.
+    async fn restart_job(&self, session: SessionId, by: &Actor) -> Result<Value, ApiError> {
         let (engine, by) = (self.clone(), by.clone());
-        let again = off(move || {
-            let mandate = crate::look::start(&engine.home, session)?.mandate;
-            engine.part(session, None, Again { mandate, ..Again::default() }, by)
+        let again = run_blocking(move || {
+            let mandate = crate::threads::log::read_session_start(&engine.home, session)?.mandate;
+            engine.fork_session(session, None, ForkOptions { mandate, ..ForkOptions::default() }, by)
         })
         .await?;
-        self.nudge();
-        self.job_told(again).await
+        self.wake_up();
+        self.job_response(again).await
     }
 
-    pub(crate) async fn job_progress(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let Told { id, progress, detail } = params_of("jobs/progress", params)?;
-        let session = self.job_named(&id)?;
-        let state = self.job(session).await?.status;
-        Wish::Progress.of(state, true).map_err(|why| Fault::new(ErrorCode::Conflict, why))?;
+    pub(crate) async fn report_job_progress(&self, params: Value, by: &Actor) -> Result<Value, ApiError> {
+        let JobProgressParams { id, progress, detail } = parse_params("jobs/progress", params)?;
+        let session = self.resolve_job(&id)?;
+        let state = self.load_job(session).await?.status;
+        JobAction::Progress
+            .transition_from(state, true)
+            .map_err(|reason| ApiError::new(ErrorCode::Conflict, reason))?;
         if !progress.is_finite() {
-            return Err(Fault::invalid("progress: is a number from 0 to 100"));
+            return Err(ApiError::invalid("progress: must be a number from 0 to 100"));
         }
         let note = detail.unwrap_or_default();
-        self.maker.without_secrets(&[&note])?;
+        self.session_factory.reject_secrets(&[&note])?;
         let progress = SetProgress { percent: Some(progress.clamp(0.0, 100.0)), note };
         let set = Set { progress: Some(progress), ..Set::default() };
         let method = Method::Set(Box::new(set));
-        deliver(&self.home, Delivery { session, method, client: introduction(by), visit: None }).await?;
-        self.job_told(session).await
+        deliver_method(&self.home, Delivery { session, method, client: client_info(by), offline_step: None })
+            .await?;
+        self.job_response(session).await
     }
 
-    async fn job_told(&self, session: SessionId) -> Result<Value, Fault> {
-        Ok(json!({ "ok": true, "data": { "job": self.job(session).await? }, "events": [] }))
+    async fn job_response(&self, session: SessionId) -> Result<Value, ApiError> {
+        Ok(json!({ "ok": true, "data": { "job": self.load_job(session).await? }, "events": [] }))
     }
 
-    /// One job, from its log as it is now.
-    async fn job(&self, session: SessionId) -> Result<Job, Fault> {
+    /// Reads one job from its current log.
+    async fn load_job(&self, session: SessionId) -> Result<JobObject, ApiError> {
         let home = self.home.clone();
-        off(move || {
-            let glance = Glance::of(&home, session)?;
-            object(&home, &glance.story.summary)?.ok_or_else(|| no_job(session))
+        run_blocking(move || {
+            let thread_log = ThreadLog::read_session(&home, session)?;
+            job_object(&home, &thread_log.fold.summary)?.ok_or_else(|| no_such_job(session))
         })
         .await
     }
 
-    fn job_named(&self, name: &ThreadName) -> Result<SessionId, Fault> {
-        self.session(name, &Override::default())
+    fn resolve_job(&self, name: &ThreadName) -> Result<SessionId, ApiError> {
+        self.resolve_session(name, &RequestOverrides::default())
     }
 }
 
-fn listing(home: &minke_client::Home, limit: usize) -> Result<Listing, Fault> {
-    let found = from_index(home, |index| Ok((index.jobs(false, limit)?, index.count_jobs()?)))?;
-    let (newest, total) = found.value;
-    let mut jobs: Vec<Job> = Vec::new();
+fn read_job_listing(home: &minke_client::UserHome, limit: usize) -> Result<JobListing, ApiError> {
+    let index_answer = query_index(home, |index| Ok((index.list_jobs(false, limit)?, index.count_jobs()?)))?;
+    let (newest, total) = index_answer.value;
+    let mut jobs: Vec<JobObject> = Vec::new();
     for summary in &newest {
-        jobs.extend(object(home, summary)?);
+        jobs.extend(job_object(home, summary)?);
     }
-    let events = newest.iter().flat_map(frames).collect();
-    Ok(Listing { ok: true, data: ListedJobs { jobs, total, notices: found.notices }, events })
+    let events = newest.iter().flat_map(job_event_frames).collect();
+    Ok(JobListing { ok: true, data: JobListBody { jobs, total, notices: index_answer.notices }, events })
 }
 
-/// What happened to a job, as the frames that its thread's stream has for it.
-fn frames(summary: &Summary) -> Vec<Value> {
+/// Returns the events of a job, as the frames of its thread's stream show them.
+fn job_event_frames(summary: &SessionSummary) -> Vec<Value> {
     let (Some(session), Some(facts)) = (summary.session, summary.job.as_ref()) else { return Vec::new() };
-    let mandate = Mandate::read(summary.mandate.as_ref()).ok().flatten();
-    let retry = mandate.map_or(Retry { max: 0, ..Retry::default() }, |mandate| mandate.retry);
+    let mandate = Mandate::from_value(summary.mandate.as_ref()).ok().flatten();
+    let retry = mandate.map_or(RetryPolicy { max: 0, ..RetryPolicy::default() }, |mandate| mandate.retry);
     let frame = |item: &JobItem| {
         json!({
-            "seq": item.seq, "thread_id": id(session), "ts": item.at, "event": "job_updated", "job_id": id(session),
-            "item": line(item, &retry),
+            "seq": item.seq, "thread_id": format_session_id(session), "ts": item.at, "event": "job_updated", "job_id": format_session_id(session),
+            "item": history_item(item, &retry),
         })
     };
     facts.history.iter().map(frame).collect()
 }
 
-pub(crate) fn object(home: &minke_client::Home, summary: &Summary) -> Result<Option<Job>, Fault> {
+pub(crate) fn job_object(
+    home: &minke_client::UserHome,
+    summary: &SessionSummary,
+) -> Result<Option<JobObject>, ApiError> {
     let Some(session) = summary.session else { return Ok(None) };
-    // Of one that is over it does not matter who holds it.
+    // The holder of a finished job's session does not matter.
     if summary.job.as_ref().is_some_and(|job| job.state.is_final()) {
         return Ok(summary.job_object(false));
     }
-    let held = match home.store.holder(session) {
+    let held = match home.store.lease_holder(session) {
         Ok(holder) => holder.is_some(),
         Err(minke_session::StoreError::NotFound { .. }) => return Ok(None),
         Err(other) => return Err(other.into()),
@@ -277,7 +305,7 @@ pub(crate) fn object(home: &minke_client::Home, summary: &Summary) -> Result<Opt
     Ok(summary.job_object(held))
 }
 
-fn no_job(session: SessionId) -> Fault {
-    let message = format!("thread s_{session} is no job: it has no mandate with an objective");
-    Fault::new(ErrorCode::NotFound, message)
+fn no_such_job(session: SessionId) -> ApiError {
+    let message = format!("thread s_{session} is not a job: it has no mandate with an objective");
+    ApiError::new(ErrorCode::NotFound, message)
 }

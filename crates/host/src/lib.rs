@@ -1,64 +1,45 @@
-//! The host: one door to all threads, for programs. It holds no conversation; whatever it knows, it has read in logs.
+//! The host: serves all threads to programs. It stores no conversations; all its data comes from the logs.
 //!
-//! Here: what can be asked (`engine`, `request`), how it is answered (`answer`), why it is refused (`fault`), and the verbs
-//! themselves; what is told of a thread (`frames`, `live`, `watch`); the doors (`http`, with `openapi` and `metrics`; `rpc`,
-//! which speaks JSON-RPC on whatever carries it, and `stdio`, which does). Elsewhere: what a session amounts to (`thread`),
-//! how a pod is reached (`client`), how a session is made (the binary, which hands in a `Maker`).
+//! Here: requests (`engine`, `request`), responses (`response`) and errors (`error`), and the methods themselves; the
+//! frames of a thread (`frames`, `live_frames`, `subscribe`); the transports (`http`, with `openapi` and `metrics`;
+//! `rpc`, which implements JSON-RPC, and `stdio`, which carries it). Elsewhere: session summaries (`thread`), the
+//! connection to a pod (`client`), the creation of a session (the binary, which implements `SessionFactory`).
 
-mod answer;
-mod asks;
-mod changes;
-mod claims;
-mod conversation;
 mod engine;
-mod fault;
-mod firing;
+mod error;
+mod error_map;
 mod frames;
 pub mod http;
-mod import;
 mod instance;
 mod jobs;
-mod keeper;
-mod known;
-mod lists;
-mod live;
-mod look;
-mod message;
 mod metrics;
 mod openapi;
-mod owed;
 mod pods;
-mod prompt;
-mod refused;
 mod request;
-mod room;
+mod response;
 mod rpc;
-mod settings;
-mod shared;
+mod single_flight;
 mod stderr;
-mod stdio;
-mod story;
 mod threads;
-mod tools;
-mod visits;
-mod watch;
-mod watching;
 
-pub use answer::Answer;
-pub use conversation::Whole;
-pub use engine::{Engine, Maker, NewThread};
-pub use fault::Fault;
+pub use engine::{Engine, NewThread, SessionFactory};
+pub use error::ApiError;
+pub use frames::subscribe::FrameSubscription;
 pub use frames::{
-    Channel, Frame, FrameId, Frames, Goal, McpStatus, McpUpdate, Place, ThreadFrame, Told, UserInput,
+    Frame, FrameContent, FrameFold, FrameId, FramePosition, McpServerStatus, McpServerUpdate, OutputChannel,
+    ThreadFrame, ThreadGoal, UserInput,
 };
-pub use instance::{Ended, HostError, HostInfo, Instance, Options, ensure, run, running};
-pub use lists::Found;
-pub use openapi::document;
-pub use owed::{Owed, owed, wake};
-pub use request::{KINDS, ThreadName, ThreadRequest};
-pub use room::{Held, clear};
-pub use rpc::Rpc;
-pub use stdio::stdio;
-pub use threads::of_provider;
-pub use visits::{change, ids, now, seed, step};
-pub use watch::Watch;
+pub use instance::{
+    HostError, HostExit, HostInfo, HostOptions, InstanceLock, ensure_running, find_running, run_host,
+};
+pub use jobs::pending::{PendingJob, pending_jobs, wake_host};
+pub use openapi::openapi_document;
+pub use pods::offline::{change_session, edit_step, new_ids, now_millis, random_seed};
+pub use pods::scope_conflict::{WriteScopeHolder, request_scope};
+pub use request::{REQUEST_KINDS, ThreadName, ThreadRequest};
+pub use response::ThreadResponse;
+pub use rpc::RpcConnection;
+pub use rpc::stdio::serve_stdio;
+pub use threads::check_provider;
+pub use threads::conversation::FullConversation;
+pub use threads::lists::IndexAnswer;

@@ -1,6 +1,6 @@
-//! Figures of a host, in Prometheus' text form. Only read; nothing is ever sent by itself.
+//! Metrics of a host in the Prometheus text format. They are only served on request and never sent anywhere.
 //!
-//! Here: counting, and the text. What pods and threads there are is looked up when somebody asks.
+//! Here: the counters, and the text. The numbers of pods and threads are determined for each request.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,106 +8,117 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use minke_client::Home;
+use minke_client::UserHome;
 use minke_record::JobState;
-use minke_registry::Runtime;
+use minke_registry::RuntimeDir;
 
 use crate::engine::Engine;
-use crate::jobs::object;
-use crate::lists::from_index;
+use crate::jobs::job_object;
+use crate::threads::lists::query_index;
 
-/// Jobs that are counted.
-const JOBS: usize = 100_000;
+/// The maximum number of counted jobs.
+const MAX_COUNTED_JOBS: usize = 100_000;
 
-/// What is counted. Labels are routes of the table and status codes, so that there are only so many.
+/// The counters. Labels are routes of the table and status codes, so their number is limited.
 #[derive(Debug)]
-pub struct Metrics {
-    begun: Instant,
+pub struct HostMetrics {
+    started_at: Instant,
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     connections: AtomicI64,
-    watchers: Arc<AtomicI64>,
-    /// When the last connection came or went.
-    touched: Mutex<Instant>,
+    subscribers: Arc<AtomicI64>,
+    /// When the last connection was opened or closed.
+    last_activity: Mutex<Instant>,
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
+impl Default for HostMetrics {
+    fn default() -> HostMetrics {
         let now = Instant::now();
-        Metrics {
-            begun: now,
+        HostMetrics {
+            started_at: now,
             requests: Mutex::default(),
             connections: AtomicI64::new(0),
-            watchers: Arc::default(),
-            touched: Mutex::new(now),
+            subscribers: Arc::default(),
+            last_activity: Mutex::new(now),
         }
     }
 }
 
-/// Somebody watches, until this is dropped.
+/// Counts a subscriber until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watcher(Arc<AtomicI64>);
+pub(crate) struct SubscriberGuard(Arc<AtomicI64>);
 
-impl Drop for Watcher {
+impl Drop for SubscriberGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Metrics {
-    pub(crate) fn answered(&self, route: &'static str, status: u16) {
+impl HostMetrics {
+    pub(crate) fn count_request(&self, route: &'static str, status: u16) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests.entry((route, status)).or_default() += 1;
     }
 
-    pub(crate) fn connected(&self, change: i64) {
+    pub(crate) fn change_connections(&self, change: i64) {
         self.connections.fetch_add(change, Ordering::Relaxed);
-        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_activity.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    pub(crate) fn watcher(&self) -> Watcher {
-        self.watchers.fetch_add(1, Ordering::Relaxed);
-        Watcher(self.watchers.clone())
+    pub(crate) fn count_subscriber(&self) -> SubscriberGuard {
+        self.subscribers.fetch_add(1, Ordering::Relaxed);
+        SubscriberGuard(self.subscribers.clone())
     }
 
-    /// How long nobody has been connected.
-    pub fn idle(&self) -> Duration {
+    /// Returns how long there has been no connection.
+    pub fn idle_time(&self) -> Duration {
         if self.connections.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
         }
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.last_activity.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    pub(crate) async fn text(&self, engine: &Engine) -> String {
+    pub(crate) async fn render_text(&self, engine: &Engine) -> String {
         let home = engine.home.clone();
         let counted = tokio::task::spawn_blocking(move || {
-            let pods = Runtime::new(&home.paths).look().map(|look| look.live.len()).ok();
-            (pods, home.store.list().map(|all| all.len()).ok(), jobs(&home))
+            let pods = RuntimeDir::new(&home.paths)
+                .take_snapshot()
+                .map(|registry_look| registry_look.live.len())
+                .ok();
+            (pods, home.store.list_sessions().map(|all| all.len()).ok(), count_jobs_by_state(&home))
         });
         let (pods, threads, jobs) = counted.await.unwrap_or_default();
         let mut text = String::new();
-        gauge(
+        write_gauge(
             &mut text,
             "minke_up_seconds",
-            "How long this host has been up",
-            Some(self.begun.elapsed().as_secs()),
+            "Uptime of this host",
+            Some(self.started_at.elapsed().as_secs()),
         );
-        gauge(&mut text, "minke_pods", "Live pods", pods);
-        gauge(&mut text, "minke_threads", "Threads, living or not", threads);
+        write_gauge(&mut text, "minke_pods", "Live pods", pods);
+        write_gauge(&mut text, "minke_threads", "Threads, with or without a pod", threads);
         if let Some(jobs) = jobs {
-            head(&mut text, "minke_jobs", "Jobs by state", "gauge");
+            write_header(&mut text, "minke_jobs", "Jobs by state", "gauge");
             for (state, count) in jobs {
-                line(&mut text, &format!("minke_jobs{{state=\"{state}\"}} {count}"));
+                write_line(&mut text, &format!("minke_jobs{{state=\"{state}\"}} {count}"));
             }
         }
         let connections = self.connections.load(Ordering::Relaxed);
-        gauge(&mut text, "minke_http_connections", "Open connections", Some(connections));
-        let watchers = self.watchers.load(Ordering::Relaxed);
-        gauge(&mut text, "minke_event_streams", "Streams of frames that somebody listens to", Some(watchers));
-        head(&mut text, "minke_event_streams_cut_total", "Streams that were not read fast enough", "counter");
-        line(&mut text, &format!("minke_event_streams_cut_total {}", engine.quiet.cut()));
-        head(&mut text, "minke_http_requests_total", "Requests by route and status", "counter");
+        write_gauge(&mut text, "minke_http_connections", "Open connections", Some(connections));
+        let watchers = self.subscribers.load(Ordering::Relaxed);
+        write_gauge(&mut text, "minke_event_streams", "Open streams of frames", Some(watchers));
+        write_header(
+            &mut text,
+            "minke_event_streams_cut_total",
+            "Streams closed because the client was too slow",
+            "counter",
+        );
+        write_line(
+            &mut text,
+            &format!("minke_event_streams_cut_total {}", engine.fold_cache.slow_client_count()),
+        );
+        write_header(&mut text, "minke_http_requests_total", "Requests by route and status", "counter");
         for ((route, status), count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            line(
+            write_line(
                 &mut text,
                 &format!("minke_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}"),
             );
@@ -116,30 +127,30 @@ impl Metrics {
     }
 }
 
-/// Jobs by state, every state included.
-fn jobs(home: &Home) -> Option<BTreeMap<&'static str, u64>> {
-    let found = from_index(home, |index| index.jobs(false, JOBS)).ok()?;
-    let mut counted: BTreeMap<&'static str, u64> = JobState::ALL.map(|state| (state.name(), 0)).into();
-    for summary in &found.value {
-        if let Some(job) = object(home, summary).ok()? {
-            *counted.entry(job.status.name()).or_default() += 1;
+/// Returns the number of jobs in every state.
+fn count_jobs_by_state(home: &UserHome) -> Option<BTreeMap<&'static str, u64>> {
+    let index_answer = query_index(home, |index| index.list_jobs(false, MAX_COUNTED_JOBS)).ok()?;
+    let mut counted: BTreeMap<&'static str, u64> = JobState::ALL.map(|state| (state.state_name(), 0)).into();
+    for summary in &index_answer.value {
+        if let Some(job) = job_object(home, summary).ok()? {
+            *counted.entry(job.status.state_name()).or_default() += 1;
         }
     }
     Some(counted)
 }
 
-/// A figure that could not be looked up is left out: a wrong one would be believed.
-fn gauge(text: &mut String, name: &str, help: &str, value: Option<impl std::fmt::Display>) {
+/// Writes a gauge. Omits an unknown value: a wrong one would mislead.
+fn write_gauge(text: &mut String, name: &str, help: &str, value: Option<impl std::fmt::Display>) {
     let Some(value) = value else { return };
-    head(text, name, help, "gauge");
-    line(text, &format!("{name} {value}"));
+    write_header(text, name, help, "gauge");
+    write_line(text, &format!("{name} {value}"));
 }
 
-fn head(text: &mut String, name: &str, help: &str, kind: &str) {
-    line(text, &format!("# HELP {name} {help}"));
-    line(text, &format!("# TYPE {name} {kind}"));
+fn write_header(text: &mut String, name: &str, help: &str, kind: &str) {
+    write_line(text, &format!("# HELP {name} {help}"));
+    write_line(text, &format!("# TYPE {name} {kind}"));
 }
 
-fn line(text: &mut String, line: &str) {
+fn write_line(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("writing to a string does not fail");
 }

@@ -1,43 +1,45 @@
-//! The OpenAPI document, made from the table of routes: it cannot name what is not served, or leave out what is.
+//! The OpenAPI document, generated from the table of routes, so that both have the same routes.
 
 use serde_json::{Map, Value, json};
 
-use crate::http::{Field, Kind, ROUTES, Route, Verb};
+use crate::http::{FieldKind, HttpVerb, ROUTES, Route, RouteField};
 
-/// Statuses that every route may answer with beside 200, and why.
-const STATUSES: &[(u16, &str)] = &[
-    (400, "The request is not one of this route (`invalid_request`)"),
-    (401, "No token, or not the right one"),
-    (403, "Not addressed to this host, from another site's page, or denied (`denied`)"),
-    (404, "There is no such thing (`not_found`)"),
-    (408, "The body did not come in time"),
-    (409, "It is not the moment for that (`conflict`, `already_running`, …)"),
-    (411, "A body without Content-Length"),
+/// The statuses other than 200 that every route may return.
+const COMMON_STATUSES: &[(u16, &str)] = &[
+    (400, "The request is invalid for this route (`invalid_request`)"),
+    (401, "The token is missing or wrong"),
+    (403, "The request addresses another host, comes from another site's page, or is denied (`denied`)"),
+    (404, "The requested object does not exist (`not_found`)"),
+    (408, "The body did not arrive in time"),
+    (409, "The current state does not allow the request (`conflict`, `already_running`, …)"),
+    (411, "The body has no Content-Length"),
     (413, "The body is too large"),
     (414, "The path is too long"),
     (415, "The body is not declared as application/json"),
     (422, "The model refused to answer, or the provider's filter stopped it (`refused`)"),
     (426, "The connection cannot become a WebSocket"),
-    (429, "Too many (`too_many`)"),
-    (500, "Something here failed (`internal`, `tool_error`)"),
+    (429, "A limit is exceeded (`too_many`)"),
+    (500, "An internal error (`internal`, `tool_error`)"),
     (502, "The provider failed (`provider_error`)"),
-    (507, "It could not be stored (`storage_failed`)"),
+    (507, "The data could not be stored (`storage_failed`)"),
 ];
 
-/// The document.
-pub fn document() -> Value {
+/// Returns the document.
+pub fn openapi_document() -> Value {
     let mut paths = Map::new();
     for route in ROUTES {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[verb(route)] = operation(route);
+        path[verb_name(route)] = route_operation(route);
     }
-    for (path, about, kind, query) in OTHERS {
-        let mut operation = json!({ "summary": about, "responses": responses(kind) });
+    for (path, about, kind, query) in EXTRA_ROUTES {
+        let mut operation = json!({ "summary": about, "responses": response_schemas(kind) });
         if *path == "/healthz" {
             operation["security"] = json!([]);
         }
-        let parameters: Vec<Value> =
-            query.iter().map(|(name, must)| parameter(name, "query", *must, Kind::Text)).collect();
+        let parameters: Vec<Value> = query
+            .iter()
+            .map(|(name, must)| parameter_schema(name, "query", *must, FieldKind::Text))
+            .collect();
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
@@ -63,74 +65,75 @@ pub fn document() -> Value {
     })
 }
 
-/// A route that is no method of the engine: its path, what it is, what it gives, and its query.
-type Other = (&'static str, &'static str, &'static str, &'static [(&'static str, bool)]);
+/// A route outside the engine: its path, its summary, its content type, and its query.
+type ExtraRoute = (&'static str, &'static str, &'static str, &'static [(&'static str, bool)]);
 
-const OTHERS: &[Other] = &[
+const EXTRA_ROUTES: &[ExtraRoute] = &[
     (
         "/v1/events",
-        "Frames of a thread, as server-sent events",
+        "Return the frames of a thread as server-sent events",
         "text/event-stream",
         &[("thread", true), ("since", false)],
     ),
-    ("/v1/ws", "JSON-RPC 2.0 and frames over a WebSocket", "application/json", &[]),
-    ("/healthz", "Whether somebody is here", "application/json", &[]),
-    ("/metrics", "Figures in Prometheus' text form", "text/plain", &[]),
-    ("/openapi.json", "This document", "application/json", &[]),
+    ("/v1/ws", "Open a WebSocket for JSON-RPC 2.0 and frames", "application/json", &[]),
+    ("/healthz", "Check that the host is running", "application/json", &[]),
+    ("/metrics", "Return metrics in the Prometheus text format", "text/plain", &[]),
+    ("/openapi.json", "Return this document", "application/json", &[]),
 ];
 
-fn verb(route: &Route) -> &'static str {
+fn verb_name(route: &Route) -> &'static str {
     match route.verb {
-        Verb::Get => "get",
-        Verb::Post => "post",
+        HttpVerb::Get => "get",
+        HttpVerb::Post => "post",
     }
 }
 
-fn operation(route: &Route) -> Value {
-    let named = route.names().map(|name| parameter(name, "path", true, Kind::Text));
-    let queried = route.query.iter().map(|field| parameter(field.name, "query", field.required, field.kind));
+fn route_operation(route: &Route) -> Value {
+    let path_params = route.path_names().map(|name| parameter_schema(name, "path", true, FieldKind::Text));
+    let queried =
+        route.query.iter().map(|field| parameter_schema(field.name, "query", field.required, field.kind));
     let mut operation = json!({
-        "operationId": format!("{}-{}", verb(route), route.method.replace('/', "-")),
-        "summary": route.about,
-        "parameters": named.chain(queried).collect::<Vec<Value>>(),
-        "responses": responses("application/json"),
+        "operationId": format!("{}-{}", verb_name(route), route.method.replace('/', "-")),
+        "summary": route.summary,
+        "parameters": path_params.chain(queried).collect::<Vec<Value>>(),
+        "responses": response_schemas("application/json"),
     });
-    if route.verb == Verb::Post {
+    if route.verb == HttpVerb::Post {
         operation["requestBody"] = json!({
             "required": route.body.iter().any(|field| field.required),
-            "content": { "application/json": { "schema": body(route.body) } },
+            "content": { "application/json": { "schema": body_schema(route.body) } },
         });
     }
     operation
 }
 
-fn parameter(name: &str, place: &str, required: bool, kind: Kind) -> Value {
-    json!({ "name": name, "in": place, "required": required, "schema": schema(kind) })
+fn parameter_schema(name: &str, location: &str, required: bool, kind: FieldKind) -> Value {
+    json!({ "name": name, "in": location, "required": required, "schema": field_schema(kind) })
 }
 
-fn body(fields: &[Field]) -> Value {
+fn body_schema(fields: &[RouteField]) -> Value {
     let properties: Map<String, Value> =
-        fields.iter().map(|field| (field.name.to_owned(), schema(field.kind))).collect();
+        fields.iter().map(|field| (field.name.to_owned(), field_schema(field.kind))).collect();
     let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
-fn schema(kind: Kind) -> Value {
+fn field_schema(kind: FieldKind) -> Value {
     match kind {
-        Kind::Text => json!({ "type": "string" }),
-        Kind::Number => json!({ "type": "integer", "minimum": 0 }),
-        Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Object => json!({ "type": "object" }),
-        Kind::List => json!({ "type": "array" }),
-        Kind::Input => json!({ "type": ["string", "array"] }),
-        Kind::Any => json!({}),
+        FieldKind::Text => json!({ "type": "string" }),
+        FieldKind::Number => json!({ "type": "integer", "minimum": 0 }),
+        FieldKind::Flag => json!({ "type": "boolean" }),
+        FieldKind::Object => json!({ "type": "object" }),
+        FieldKind::List => json!({ "type": "array" }),
+        FieldKind::Input => json!({ "type": ["string", "array"] }),
+        FieldKind::Any => json!({}),
     }
 }
 
-fn responses(kind: &str) -> Value {
+fn response_schemas(kind: &str) -> Value {
     let mut responses = Map::new();
     responses.insert("200".to_owned(), json!({ "description": "The answer", "content": { kind: {} } }));
-    for (status, why) in STATUSES {
+    for (status, why) in COMMON_STATUSES {
         let content = json!({ "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } });
         responses.insert(status.to_string(), json!({ "description": why, "content": content }));
     }

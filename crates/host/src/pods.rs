@@ -1,46 +1,50 @@
-//! Live pods: who they are, what they do, saying something to one, ending one.
+//! Live pods: lists and describes them, sends messages to them and stops them.
 //!
-//! Invariant: who is listed holds a kernel lock at this moment; nobody is listed by guess (`registry`).
+//! Invariant: a listed pod holds a kernel lock at this moment (`registry`).
+
+pub(crate) mod offline;
+pub(crate) mod scope_conflict;
+pub(crate) mod wait_for_run;
 
 use std::time::{Duration, Instant};
 
-use minke_client::{Connection, ConnectionError, Home};
+use minke_client::{Connection, ConnectionError, UserHome};
 use minke_protocol::{
     ClientInfo, Method, Nothing, Refusal, Run, RunMode, Shutdown, ShutdownMode, StatusReply, Subscribe,
 };
-use minke_record::{Actor, ErrorCode, OpGave, SessionId};
-use minke_registry::{Live, Runtime};
+use minke_record::{Actor, ErrorCode, OpOutcome, SessionId};
+use minke_registry::{LivePod, RuntimeDir};
 use minke_session::StoreError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::id;
 use crate::engine::Engine;
-use crate::fault::Fault;
-use crate::look::passes;
-use crate::request::{params_of, quoted};
-use crate::visits::introduction;
+use crate::error::ApiError;
+use crate::pods::offline::client_info;
+use crate::request::{parse_params, quote_input};
+use crate::response::format_session_id;
+use crate::threads::log::is_ephemeral;
 
-/// How long a pod may take to stop: its own deadline, and a little.
-const STOP_WAIT: Duration = Duration::from_secs(12);
-/// How often it is looked at meanwhile.
-const STOP_RETRY: Duration = Duration::from_millis(5);
-/// How long a pod may take to say what it does.
-const STATUS_WAIT: Duration = Duration::from_secs(5);
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nobody {}
+/// How long a pod may take to stop: slightly more than its own deadline.
+const STOP_TIMEOUT: Duration = Duration::from_secs(12);
+/// How often a stopping pod is checked.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// How long a pod may take to return its status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct PodListParams {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PodParams {
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stop {
+struct StopPodParams {
     name: String,
     #[serde(default)]
     mode: Option<ShutdownMode>,
@@ -48,7 +52,7 @@ struct Stop {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Send {
+struct SendToPodParams {
     name: String,
     input: Value,
     #[serde(default)]
@@ -58,86 +62,87 @@ struct Send {
 }
 
 impl Engine {
-    pub(crate) fn pods(&self, params: Value) -> Result<Value, Fault> {
-        let Nobody {} = params_of("pods", params)?;
-        let look = Runtime::new(&self.home.paths).look()?;
-        Ok(json!({ "pods": look.live.iter().map(row).collect::<Vec<Value>>() }))
+    pub(crate) fn list_pods(&self, params: Value) -> Result<Value, ApiError> {
+        let PodListParams {} = parse_params("pods", params)?;
+        let registry_look = RuntimeDir::new(&self.home.paths).take_snapshot()?;
+        Ok(json!({ "pods": registry_look.live.iter().map(pod_json).collect::<Vec<Value>>() }))
     }
 
-    pub(crate) async fn pod(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let Named { name } = params_of("pods/get", params)?;
-        let live = self.live(&name)?;
+    pub(crate) async fn handle_pod(&self, params: Value, by: &Actor) -> Result<Value, ApiError> {
+        let PodParams { name } = parse_params("pods/get", params)?;
+        let live = self.find_live_pod(&name)?;
         let mut connection =
-            Connection::open(&live.row.socket, Subscribe::None, None, introduction(by)).await?;
-        let status: StatusReply = connection.ask(Method::Status, STATUS_WAIT).await??;
-        let mut pod = row(&live);
+            Connection::open(&live.row.socket, Subscribe::None, None, client_info(by)).await?;
+        let status: StatusReply = connection.send_and_wait(Method::Status, STATUS_TIMEOUT).await??;
+        let mut pod = pod_json(&live);
         pod["status"] = json!(status);
         Ok(json!({ "pod": pod }))
     }
 
-    pub(crate) async fn pod_stop(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let Stop { name, mode } = params_of("pods/stop", params)?;
-        let live = self.live(&name)?;
-        let client = introduction(by);
+    pub(crate) async fn stop_pod(&self, params: Value, by: &Actor) -> Result<Value, ApiError> {
+        let StopPodParams { name, mode } = parse_params("pods/stop", params)?;
+        let live = self.find_live_pod(&name)?;
+        let client = client_info(by);
         let stopped = match mode.unwrap_or(ShutdownMode::Now) {
             ShutdownMode::Now => {
-                end(&self.home, &live, &client).await?;
+                stop_and_wait(&self.home, &live, &client).await?;
                 true
             }
             ShutdownMode::AfterRun => {
-                told(&live, ShutdownMode::AfterRun, &client).await?;
+                request_shutdown(&live, ShutdownMode::AfterRun, &client).await?;
                 false
             }
         };
-        self.reap();
+        self.reap_children();
         Ok(
-            json!({ "ok": true, "name": live.row.name, "thread_id": id(live.row.session), "stopped": stopped }),
+            json!({ "ok": true, "name": live.row.name, "thread_id": format_session_id(live.row.session), "stopped": stopped }),
         )
     }
 
-    /// The same as a message to its thread, for whoever knows the pod by its name.
-    pub(crate) async fn pod_send(&self, params: Value, by: &Actor) -> Result<Value, Fault> {
-        let Send { name, input, mode, op_id } = params_of("pods/send", params)?;
-        let live = self.live(&name)?;
+    /// Sends a message to the thread of a pod.
+    pub(crate) async fn send_to_pod(&self, params: Value, by: &Actor) -> Result<Value, ApiError> {
+        let SendToPodParams { name, input, mode, op_id } = parse_params("pods/send", params)?;
+        let live = self.find_live_pod(&name)?;
         let session = live.row.session;
-        let input = self.input(session, &input)?;
+        let input = self.prepare_input(session, &input)?;
         let run = Run { input, mode: mode.unwrap_or(RunMode::Queue), op_id };
-        let mut told = json!({ "ok": true, "name": live.row.name, "thread_id": id(session) });
-        match self.say(session, run, by).await? {
-            OpGave::Run(run) => told["run"] = json!(run),
-            OpGave::Queued(queued) => told["queued"] = json!(queued),
+        let mut reply_json =
+            json!({ "ok": true, "name": live.row.name, "thread_id": format_session_id(session) });
+        match self.deliver_message(session, run, by).await? {
+            OpOutcome::Run(run) => reply_json["run"] = json!(run),
+            OpOutcome::Queued(queued) => reply_json["queued"] = json!(queued),
         }
-        Ok(told)
+        Ok(reply_json)
     }
 
-    /// By its name, or by the id of its thread.
-    fn live(&self, name: &str) -> Result<Live, Fault> {
-        let runtime = Runtime::new(&self.home.paths);
-        let by_name = name.parse().ok().map(|name| runtime.live_named(&name)).transpose()?.flatten();
+    /// Finds a live pod by its name or by the id of its thread.
+    fn find_live_pod(&self, name: &str) -> Result<LivePod, ApiError> {
+        let runtime = RuntimeDir::new(&self.home.paths);
+        let by_name = name.parse().ok().map(|name| runtime.live_pod_named(&name)).transpose()?.flatten();
         let session: Option<SessionId> = name.strip_prefix("s_").unwrap_or(name).parse().ok();
-        let found = match (by_name, session) {
-            (None, Some(session)) => runtime.live_on(session)?,
+        let live_pod = match (by_name, session) {
+            (None, Some(session)) => runtime.live_pod_of_session(session)?,
             (by_name, _) => by_name,
         };
-        found.ok_or_else(|| {
-            Fault::new(ErrorCode::NotFound, format!("no live pod is called `{}`", quoted(name)))
+        live_pod.ok_or_else(|| {
+            ApiError::new(ErrorCode::NotFound, format!("there is no live pod `{}`", quote_input(name)))
         })
     }
 }
 
-fn row(live: &Live) -> Value {
+fn pod_json(live: &LivePod) -> Value {
     let row = &live.row;
     let mut pod = json!({
         "name": row.name,
-        "thread_id": id(row.session),
-        "state": live.state(),
+        "thread_id": format_session_id(row.session),
+        "state": live.state_label(),
         "pid": row.pid,
         "since": row.since / 1_000,
         "depth": row.depth,
         "scope": row.scope,
     });
     if let Some(parent) = row.parent {
-        pod["parent"] = json!(id(parent));
+        pod["parent"] = json!(format_session_id(parent));
     }
     if let Some(activity) = live.status.as_ref().and_then(|status| status.activity.as_ref()) {
         pod["activity"] = json!(activity);
@@ -145,54 +150,58 @@ fn row(live: &Live) -> Value {
     pod
 }
 
-/// Ends the pod of a session, if one lives.
-pub(crate) async fn end_of(home: &Home, session: SessionId, by: &Actor) -> Result<(), Fault> {
-    match Runtime::new(&home.paths).live_on(session)? {
-        Some(live) => end(home, &live, &introduction(by)).await,
+/// Stops the pod of a session, if it is live.
+pub(crate) async fn stop_pod_of_session(
+    home: &UserHome,
+    session: SessionId,
+    by: &Actor,
+) -> Result<(), ApiError> {
+    match RuntimeDir::new(&home.paths).live_pod_of_session(session)? {
+        Some(live) => stop_and_wait(home, &live, &client_info(by)).await,
         None => Ok(()),
     }
 }
 
-/// Ends one pod, and waits until it has let go of its session.
-async fn end(home: &Home, live: &Live, client: &ClientInfo) -> Result<(), Fault> {
-    told(live, ShutdownMode::Now, client).await?;
+/// Stops one pod, and waits until it has released its session.
+async fn stop_and_wait(home: &UserHome, live: &LivePod, client: &ClientInfo) -> Result<(), ApiError> {
+    request_shutdown(live, ShutdownMode::Now, client).await?;
     let (session, name) = (live.row.session, &live.row.name);
-    let until = Instant::now() + STOP_WAIT;
-    // The session lease goes last, or the session itself.
-    while Runtime::new(&home.paths).lives(name, session)? || is_held(home, session)? {
+    let until = Instant::now() + STOP_TIMEOUT;
+    // The session lease is released last, or the session is removed.
+    while RuntimeDir::new(&home.paths).is_live(name, session)? || is_session_held(home, session)? {
         if Instant::now() >= until {
-            let message = format!("pod `{name}` has not stopped after {} s", STOP_WAIT.as_secs());
-            return Err(Fault::new(ErrorCode::Conflict, message));
+            let message = format!("pod `{name}` has not stopped after {} s", STOP_TIMEOUT.as_secs());
+            return Err(ApiError::new(ErrorCode::Conflict, message));
         }
-        tokio::time::sleep(STOP_RETRY).await;
+        tokio::time::sleep(STOP_POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-/// One that goes with its pod is there until the very end.
-fn is_held(home: &Home, session: SessionId) -> Result<bool, Fault> {
-    if passes(home, session) {
+/// Returns whether the session is held. An ephemeral session exists until the very end.
+fn is_session_held(home: &UserHome, session: SessionId) -> Result<bool, ApiError> {
+    if is_ephemeral(home, session) {
         return Ok(true);
     }
-    match home.store.holder(session) {
+    match home.store.lease_holder(session) {
         Ok(holder) => Ok(holder.is_some()),
         Err(StoreError::NotFound { .. }) => Ok(false),
         Err(other) => Err(other.into()),
     }
 }
 
-/// Tells a pod to stop. One that is gone needs no telling.
-async fn told(live: &Live, mode: ShutdownMode, client: &ClientInfo) -> Result<(), Fault> {
-    let asked = async {
+/// Requests the shutdown of a pod. Succeeds if the pod has already exited.
+async fn request_shutdown(live: &LivePod, mode: ShutdownMode, client: &ClientInfo) -> Result<(), ApiError> {
+    let shutdown_call = async {
         let mut connection =
             Connection::open(&live.row.socket, Subscribe::None, None, client.clone()).await?;
-        connection.ask(Method::Shutdown(Shutdown { mode }), STOP_WAIT).await
+        connection.send_and_wait(Method::Shutdown(Shutdown { mode }), STOP_TIMEOUT).await
     };
-    let answered: Result<Result<Nothing, Refusal>, ConnectionError> = asked.await;
+    let answered: Result<Result<Nothing, Refusal>, ConnectionError> = shutdown_call.await;
     match answered {
         Ok(Ok(Nothing {})) => Ok(()),
         Ok(Err(refusal)) => Err(refusal.into()),
-        Err(e) if e.is_nobody() => Ok(()),
+        Err(e) if e.is_not_running() => Ok(()),
         Err(e) => Err(e.into()),
     }
 }

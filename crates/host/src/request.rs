@@ -1,8 +1,8 @@
-//! What can be asked about threads: one request with the tag `kind`, its fields, and the words that older clients use.
+//! Thread requests: one request with the tag `kind`, its fields, and the names that older clients use.
 //!
-//! Here: reading a request, strictly. Elsewhere: what each verb does (`threads`, `changes`, `message`), the answer
-//! (`answer`).
-//! Invariant: a field that is not a verb's own is refused by its name, never ignored
+//! Here: strict parsing. Elsewhere: the effect of each verb (`threads`, `thread_update`, `message`), the response
+//! (`response`).
+//! Invariant: an unknown field is refused by name, never ignored
 //! (`what_is_not_asked_for_is_refused_by_name`).
 
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::fault::Fault;
+use crate::error::ApiError;
 
 /// Every verb, in the order of the specification.
-pub const KINDS: [&str; 17] = [
+pub const REQUEST_KINDS: [&str; 17] = [
     "create",
     "start",
     "resume",
@@ -37,22 +37,22 @@ pub const KINDS: [&str; 17] = [
     "checkpoint_list",
 ];
 
-/// A thread as a request names it: with or without `s_`. What is no id names nobody.
+/// A thread as a request names it: with or without `s_`. A text that is not an id matches no thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadName {
-    pub given: String,
+    pub text: String,
     pub session: Option<SessionId>,
 }
 
 impl ThreadName {
     pub fn new(given: &str) -> ThreadName {
         let session = given.strip_prefix("s_").unwrap_or(given).parse().ok();
-        ThreadName { given: given.to_owned(), session }
+        ThreadName { text: given.to_owned(), session }
     }
 
-    /// As an answer writes it.
-    pub fn written(&self) -> String {
-        self.session.map_or_else(|| self.given.clone(), |session| format!("s_{session}"))
+    /// Returns the id as responses contain it.
+    pub fn to_text(&self) -> String {
+        self.session.map_or_else(|| self.text.clone(), |session| format!("s_{session}"))
     }
 }
 
@@ -62,69 +62,69 @@ impl<'de> Deserialize<'de> for ThreadName {
     }
 }
 
-/// A posture, or the older word for one.
+/// A posture, or its older name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Approval(pub Posture);
+pub struct ApprovalPolicy(pub Posture);
 
-impl<'de> Deserialize<'de> for Approval {
+impl<'de> Deserialize<'de> for ApprovalPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        Ok(Approval(match word.as_str() {
+        Ok(ApprovalPolicy(match word.as_str() {
             "unless_trusted" | "on_request" => Posture::Ask,
             "on_failure" => Posture::Auto,
             "never" => Posture::Deny,
             other => other.parse().map_err(|_| {
                 serde::de::Error::custom(format!(
-                    "`{}` is no approval_policy: there are plan, deny, ask, auto, full, and the older \
+                    "`{}` is not an approval_policy: use plan, deny, ask, auto, full, or the older \
                      unless_trusted, on_request, on_failure, never",
-                    quoted(other)
+                    quote_input(other)
                 ))
             })?,
         }))
     }
 }
 
-/// How commands are fenced. A pod without a fence cannot be asked for.
+/// The sandbox mode of commands. Requests cannot disable the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sandbox {
+pub enum SandboxAccess {
     ReadOnly,
     Scope,
 }
 
-impl Sandbox {
+impl SandboxAccess {
     pub fn as_str(self) -> &'static str {
         match self {
-            Sandbox::ReadOnly => "read_only",
-            Sandbox::Scope => "scope",
+            SandboxAccess::ReadOnly => "read_only",
+            SandboxAccess::Scope => "scope",
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Sandbox {
+impl<'de> Deserialize<'de> for SandboxAccess {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
         match word.as_str() {
-            "read_only" | "read-only" => Ok(Sandbox::ReadOnly),
-            "scope" | "workspace-write" => Ok(Sandbox::Scope),
+            "read_only" | "read-only" => Ok(SandboxAccess::ReadOnly),
+            "scope" | "workspace-write" => Ok(SandboxAccess::Scope),
             other => Err(serde::de::Error::custom(format!(
-                "`{}` cannot be asked for here: there are scope and read_only, and the older workspace-write and \
-                 read-only; only a person starts a pod without a fence (`minke exec --unsandboxed`)",
-                quoted(other)
+                "sandbox `{}` is not available here: use scope or read_only, or the older workspace-write and \
+                 read-only; only the user can start a pod without a sandbox (`minke exec --unsandboxed`)",
+                quote_input(other)
             ))),
         }
     }
 }
 
-/// `true`, which is the default anyway.
+/// `true`, which is also the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Persist;
+pub struct PersistFlag;
 
-impl<'de> Deserialize<'de> for Persist {
+impl<'de> Deserialize<'de> for PersistFlag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if bool::deserialize(deserializer)? {
-            Ok(Persist)
+            Ok(PersistFlag)
         } else {
-            Err(serde::de::Error::custom("persist_extended_history: false is not taken; use `ephemeral`"))
+            Err(serde::de::Error::custom("persist_extended_history: false is not supported; use `ephemeral`"))
         }
     }
 }
@@ -161,7 +161,7 @@ shapes! {
         #[serde(default)]
         pub history: Option<Vec<Value>>,
         #[serde(default)]
-        pub persist_extended_history: Option<Persist>,
+        pub persist_extended_history: Option<PersistFlag>,
     }
 
     pub struct Resume {
@@ -175,11 +175,11 @@ shapes! {
         #[serde(default)]
         pub cwd: Option<PathBuf>,
         #[serde(default)]
-        pub approval_policy: Option<Approval>,
+        pub approval_policy: Option<ApprovalPolicy>,
         #[serde(default)]
-        pub sandbox: Option<Sandbox>,
+        pub sandbox: Option<SandboxAccess>,
         #[serde(default)]
-        pub persist_extended_history: Option<Persist>,
+        pub persist_extended_history: Option<PersistFlag>,
     }
 
     pub struct Fork {
@@ -195,11 +195,11 @@ shapes! {
         #[serde(default)]
         pub cwd: Option<PathBuf>,
         #[serde(default)]
-        pub approval_policy: Option<Approval>,
+        pub approval_policy: Option<ApprovalPolicy>,
         #[serde(default)]
-        pub sandbox: Option<Sandbox>,
+        pub sandbox: Option<SandboxAccess>,
         #[serde(default)]
-        pub persist_extended_history: Option<Persist>,
+        pub persist_extended_history: Option<PersistFlag>,
     }
 
     #[derive(Default)]
@@ -231,7 +231,7 @@ shapes! {
         pub name: String,
     }
 
-    /// Verbs that need nothing but the thread.
+    /// Verbs that only name a thread.
     pub struct One {
         pub thread_id: ThreadName,
     }
@@ -268,19 +268,19 @@ shapes! {
     }
 }
 
-/// What a request wants otherwise than it was stored.
+/// Settings in a request that differ from the stored ones.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Override {
+pub struct RequestOverrides {
     pub model: Option<String>,
     pub model_provider: Option<String>,
     pub cwd: Option<PathBuf>,
-    pub approval_policy: Option<Approval>,
-    pub sandbox: Option<Sandbox>,
+    pub approval_policy: Option<ApprovalPolicy>,
+    pub sandbox: Option<SandboxAccess>,
 }
 
 impl Resume {
-    pub fn over(&self) -> Override {
-        Override {
+    pub fn overrides(&self) -> RequestOverrides {
+        RequestOverrides {
             model: self.model.clone(),
             model_provider: self.model_provider.clone(),
             cwd: self.cwd.clone(),
@@ -291,8 +291,8 @@ impl Resume {
 }
 
 impl Fork {
-    pub fn over(&self) -> Override {
-        Override {
+    pub fn overrides(&self) -> RequestOverrides {
+        RequestOverrides {
             model: self.model.clone(),
             model_provider: self.model_provider.clone(),
             cwd: self.cwd.clone(),
@@ -325,82 +325,88 @@ pub enum ThreadRequest {
 }
 
 impl ThreadRequest {
-    /// Reads a request with its `kind`.
-    pub fn read(params: Value) -> Result<ThreadRequest, Fault> {
-        let mut fields = object(params)?;
+    /// Parses a request with its `kind`.
+    pub fn parse(params: Value) -> Result<ThreadRequest, ApiError> {
+        let mut fields = params_object(params)?;
         let kind = match fields.remove("kind") {
             Some(Value::String(kind)) => kind,
-            Some(_) => return Err(Fault::invalid("kind: is no text")),
+            Some(_) => return Err(ApiError::invalid("kind: must be a text")),
             None => {
-                return Err(Fault::invalid(format!("kind: is missing; one of {}", KINDS.join(", "))));
+                return Err(ApiError::invalid(format!(
+                    "kind: is missing; use one of {}",
+                    REQUEST_KINDS.join(", ")
+                )));
             }
         };
-        ThreadRequest::of(&kind, fields)
+        ThreadRequest::parse_kind(&kind, fields)
     }
 
-    /// Reads the fields of a verb.
-    pub fn of(kind: &str, fields: Map<String, Value>) -> Result<ThreadRequest, Fault> {
+    /// Parses the fields of a verb.
+    pub fn parse_kind(kind: &str, fields: Map<String, Value>) -> Result<ThreadRequest, ApiError> {
         Ok(match kind {
-            "create" => ThreadRequest::Create(fields_of(kind, fields)?),
-            "start" => ThreadRequest::Start(fields_of(kind, fields)?),
-            "resume" => ThreadRequest::Resume(fields_of(kind, fields)?),
-            "fork" => ThreadRequest::Fork(fields_of(kind, fields)?),
-            "list" => ThreadRequest::List(fields_of(kind, fields)?),
-            "read" => ThreadRequest::Read(fields_of(kind, fields)?),
-            "set_name" => ThreadRequest::SetName(fields_of(kind, fields)?),
-            "archive" => ThreadRequest::Archive(fields_of(kind, fields)?),
-            "unarchive" => ThreadRequest::Unarchive(fields_of(kind, fields)?),
-            "delete" => ThreadRequest::Delete(fields_of(kind, fields)?),
-            "message" => ThreadRequest::Message(fields_of(kind, fields)?),
-            "goal_set" => ThreadRequest::GoalSet(fields_of(kind, fields)?),
-            "goal_get" => ThreadRequest::GoalGet(fields_of(kind, fields)?),
-            "goal_clear" => ThreadRequest::GoalClear(fields_of(kind, fields)?),
-            "checkpoint_save" => ThreadRequest::CheckpointSave(fields_of(kind, fields)?),
-            "checkpoint_load" => ThreadRequest::CheckpointLoad(fields_of(kind, fields)?),
-            "checkpoint_list" => ThreadRequest::CheckpointList(fields_of(kind, fields)?),
+            "create" => ThreadRequest::Create(parse_fields(kind, fields)?),
+            "start" => ThreadRequest::Start(parse_fields(kind, fields)?),
+            "resume" => ThreadRequest::Resume(parse_fields(kind, fields)?),
+            "fork" => ThreadRequest::Fork(parse_fields(kind, fields)?),
+            "list" => ThreadRequest::List(parse_fields(kind, fields)?),
+            "read" => ThreadRequest::Read(parse_fields(kind, fields)?),
+            "set_name" => ThreadRequest::SetName(parse_fields(kind, fields)?),
+            "archive" => ThreadRequest::Archive(parse_fields(kind, fields)?),
+            "unarchive" => ThreadRequest::Unarchive(parse_fields(kind, fields)?),
+            "delete" => ThreadRequest::Delete(parse_fields(kind, fields)?),
+            "message" => ThreadRequest::Message(parse_fields(kind, fields)?),
+            "goal_set" => ThreadRequest::GoalSet(parse_fields(kind, fields)?),
+            "goal_get" => ThreadRequest::GoalGet(parse_fields(kind, fields)?),
+            "goal_clear" => ThreadRequest::GoalClear(parse_fields(kind, fields)?),
+            "checkpoint_save" => ThreadRequest::CheckpointSave(parse_fields(kind, fields)?),
+            "checkpoint_load" => ThreadRequest::CheckpointLoad(parse_fields(kind, fields)?),
+            "checkpoint_list" => ThreadRequest::CheckpointList(parse_fields(kind, fields)?),
             other => {
-                let known = KINDS.join(", ");
-                return Err(Fault::invalid(format!("kind: `{}` is none of {known}", quoted(other))));
+                let known = REQUEST_KINDS.join(", ");
+                return Err(ApiError::invalid(format!(
+                    "kind: `{}` is unknown; use one of {known}",
+                    quote_input(other)
+                )));
             }
         })
     }
 }
 
-/// The params of a method, which is always an object; absent ones are an empty one.
-pub(crate) fn object(params: Value) -> Result<Map<String, Value>, Fault> {
+/// Returns the params of a method as an object; missing params are an empty object.
+pub(crate) fn params_object(params: Value) -> Result<Map<String, Value>, ApiError> {
     match params {
         Value::Object(fields) => Ok(fields),
         Value::Null => Ok(Map::new()),
-        _ => Err(Fault::invalid("params: is no object")),
+        _ => Err(ApiError::invalid("params: must be an object")),
     }
 }
 
-/// The fields of a verb or method, and no others.
-pub(crate) fn fields_of<T: DeserializeOwned>(of: &str, fields: Map<String, Value>) -> Result<T, Fault> {
+/// Parses the fields of a verb or method, and refuses others.
+pub(crate) fn parse_fields<T: DeserializeOwned>(of: &str, fields: Map<String, Value>) -> Result<T, ApiError> {
     let read = |fields: &Map<String, Value>| T::deserialize(Value::Object(fields.clone()));
     let why = match read(&fields) {
         Ok(read) => return Ok(read),
         Err(why) => why.to_string(),
     };
-    // The field without which something else is wrong, or nothing, is the one that is meant.
+    // The error concerns the field without which the error changes or disappears.
     let meant = fields.keys().find(|key| {
         let mut others = fields.clone();
         others.remove(*key);
         read(&others).map_or_else(|other| other.to_string() != why, |_| true)
     });
-    let named = meant.filter(|_| !why.contains("unknown field")).map(|key| format!("{}: ", quoted(key)));
-    Err(Fault::invalid(format!("{of}: {}{why}", named.unwrap_or_default())))
+    let named = meant.filter(|_| !why.contains("unknown field")).map(|key| format!("{}: ", quote_input(key)));
+    Err(ApiError::invalid(format!("{of}: {}{why}", named.unwrap_or_default())))
 }
 
-/// The same for params as they came.
-pub(crate) fn params_of<T: DeserializeOwned>(of: &str, params: Value) -> Result<T, Fault> {
-    fields_of(of, object(params)?)
+/// The same for the params of a method.
+pub(crate) fn parse_params<T: DeserializeOwned>(of: &str, params: Value) -> Result<T, ApiError> {
+    parse_fields(of, params_object(params)?)
 }
 
-/// What somebody typed, bounded, for saying it back.
-pub(crate) fn quoted(text: &str) -> String {
-    text.chars().take(QUOTED).collect()
+/// Returns input text, truncated, for an error message.
+pub(crate) fn quote_input(text: &str) -> String {
+    text.chars().take(MAX_QUOTED_CHARS).collect()
 }
 
-/// How much of a wrong word is said back.
-const QUOTED: usize = 80;
+/// The maximum length of quoted input.
+const MAX_QUOTED_CHARS: usize = 80;

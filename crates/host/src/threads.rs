@@ -1,32 +1,49 @@
-//! Threads begin, go on and part: create, start, resume, fork, read.
+//! Thread requests: create, start, resume, fork and read.
 //!
-//! Elsewhere: changing one (`changes`), saying something in one (`message`), lists (`lists`), how a session is made (the
-//! binary's `Maker`).
+//! Elsewhere: changing a thread (`thread_update`), sending a message (`message`), lists (`lists`), creating a session
+//! (the binary's `SessionFactory`).
+
+pub(crate) mod asks;
+pub(crate) mod conversation;
+pub(crate) mod fold;
+pub(crate) mod import;
+pub(crate) mod lists;
+pub(crate) mod log;
+pub(crate) mod message;
+pub(crate) mod prompt;
+pub(crate) mod settings;
+pub(crate) mod tool_calls;
+pub(crate) mod update;
 
 use std::path::Path;
 
-use minke_client::{DeliverError, reach, visit};
-use minke_pod::{Forking, Moment, State, Visit};
+use minke_client::{DeliverError, reach_pod, write_offline_edit};
+use minke_pod::{ForkRequest, OfflineEdit, State, StepSeed};
 use minke_protocol::{Method, Set};
-use minke_record::{Actor, ErrorCode, ForkedFrom, PodName, SessionId};
-use minke_session::{Sealed, StoreError};
+use minke_record::{Actor, ErrorCode, ForkOrigin, PodName, SessionId};
+use minke_session::{SealedEntry, StoreError};
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
-use crate::engine::{Engine, NewThread, off};
-use crate::fault::Fault;
-use crate::import::items;
-use crate::look::{Glance, state};
-use crate::request::{Fork, New, Override, Read, Resume, Sandbox};
-use crate::room::make_way;
-use crate::visits::{change, ids, now, seed, step};
+use crate::engine::{Engine, NewThread, run_blocking};
+use crate::error::ApiError;
+use crate::pods::offline::{change_session, edit_step, new_ids, now_millis, random_seed};
+use crate::pods::scope_conflict::request_session_scope;
+use crate::request::{Fork, New, Read, RequestOverrides, Resume, SandboxAccess};
+use crate::response::ThreadResponse;
+use crate::threads::import::parse_items;
+use crate::threads::log::{ThreadLog, load_state};
 
 impl Engine {
-    pub(crate) async fn create(&self, new: New, status: &'static str, by: &Actor) -> Result<Answer, Fault> {
-        let history = new.history.as_deref().map(items).transpose()?;
-        let wanted = NewThread {
-            cwd: Some(absolute(new.cwd.as_deref())?.to_owned()),
-            model: reference(new.model.as_deref(), new.model_provider.as_deref()),
+    pub(crate) async fn create_thread(
+        &self,
+        new: New,
+        status: &'static str,
+        by: &Actor,
+    ) -> Result<ThreadResponse, ApiError> {
+        let history = new.history.as_deref().map(parse_items).transpose()?;
+        let new_thread = NewThread {
+            cwd: Some(require_absolute(new.cwd.as_deref())?.to_owned()),
+            model: model_reference(new.model.as_deref(), new.model_provider.as_deref()),
             provider: new.model_provider,
             name: new.name,
             profile: new.profile,
@@ -37,91 +54,102 @@ impl Engine {
             history: history.unwrap_or_default(),
             blobs: Vec::new(),
         };
-        self.made(wanted, status, by).await
+        self.make_thread(new_thread, status, by).await
     }
 
-    /// Makes a thread with a conversation from elsewhere, which was checked by whoever brings it. No request of programs: they
-    /// give `history` to `create`.
-    pub async fn import(&self, new: NewThread, by: &Actor) -> Result<Value, Fault> {
-        self.made(new, "created", by).await?.value()
+    /// Creates a thread with an imported conversation, which the caller has checked. Not available to API clients,
+    /// which pass `history` to `create`.
+    pub async fn import_thread(&self, new: NewThread, by: &Actor) -> Result<Value, ApiError> {
+        self.make_thread(new, "created", by).await?.to_value()
     }
 
-    async fn made(&self, wanted: NewThread, status: &'static str, by: &Actor) -> Result<Answer, Fault> {
+    async fn make_thread(
+        &self,
+        new_thread: NewThread,
+        status: &'static str,
+        by: &Actor,
+    ) -> Result<ThreadResponse, ApiError> {
         let (engine, by) = (self.clone(), by.clone());
-        off(move || {
-            let (session, lease) = engine.maker.make(wanted, &by)?;
-            // No process until the first input.
+        run_blocking(move || {
+            let (session, lease) = engine.session_factory.create_session(new_thread, &by)?;
+            // The pod starts with the first input.
             drop(lease);
-            engine.told(session, status)
+            engine.thread_response(session, status)
         })
         .await
-        .inspect(|_| self.nudge())
+        .inspect(|_| self.wake_up())
     }
 
-    /// The answer with the thread, its conversation and its last point.
-    fn told(&self, session: SessionId, status: &'static str) -> Result<Answer, Fault> {
-        let glance = Glance::of(&self.home, session)?;
-        Ok(Answer::new(session, status, glance.data()?).with(glance.thread(&self.home)?))
+    /// Returns the response with the thread, its conversation and its last checkpoint.
+    fn thread_response(&self, session: SessionId, status: &'static str) -> Result<ThreadResponse, ApiError> {
+        let thread_log = ThreadLog::read_session(&self.home, session)?;
+        Ok(ThreadResponse::new(session, status, thread_log.response_data()?)
+            .with_thread(thread_log.thread_object(&self.home)?))
     }
 
-    pub(crate) async fn read(&self, read: Read) -> Result<Answer, Fault> {
+    pub(crate) async fn read_thread(&self, read: Read) -> Result<ThreadResponse, ApiError> {
         let engine = self.clone();
-        off(move || {
-            let session = engine.session(&read.thread_id, &Override::default())?;
-            let glance = Glance::of(&engine.home, session)?;
-            let mut data = glance.data()?;
-            let page = glance.page(read.from_seq, read.limit)?;
+        run_blocking(move || {
+            let session = engine.resolve_session(&read.thread_id, &RequestOverrides::default())?;
+            let thread_log = ThreadLog::read_session(&engine.home, session)?;
+            let mut data = thread_log.response_data()?;
+            let page = thread_log.entries_page(read.from_seq, read.limit)?;
             if let (Value::Object(data), Value::Object(page)) = (&mut data, page) {
                 data.extend(page);
             }
-            Ok(Answer::new(session, "ok", data).with(glance.thread(&engine.home)?))
+            Ok(ThreadResponse::new(session, "ok", data).with_thread(thread_log.thread_object(&engine.home)?))
         })
         .await
     }
 
-    pub(crate) async fn resume(&self, resume: Resume, by: &Actor) -> Result<Answer, Fault> {
-        let over = resume.over();
-        let session = self.session(&resume.thread_id, &over)?;
-        let history = resume.history.as_deref().map(items).transpose()?;
-        let changes = self.same_but(session, &over)?;
+    pub(crate) async fn resume_thread(&self, resume: Resume, by: &Actor) -> Result<ThreadResponse, ApiError> {
+        let overrides = resume.overrides();
+        let session = self.resolve_session(&resume.thread_id, &overrides)?;
+        let history = resume.history.as_deref().map(parse_items).transpose()?;
+        let changes = self.changes_in_place(session, &overrides)?;
         if let Some(items) = history.filter(|items| !items.is_empty()) {
-            self.alone(session, Visit::Import(items), by, "history goes into a thread that nobody works on")?;
+            self.edit_exclusively(
+                session,
+                OfflineEdit::Import(items),
+                by,
+                "could not import history while the thread is in use",
+            )?;
         }
-        self.apply(session, changes, by).await?;
-        make_way(&self.home, session, by).await?;
-        let reached = reach(&self.home, session).await?;
-        self.keep(reached.launched);
+        self.apply_changes(session, changes, by).await?;
+        request_session_scope(&self.home, session, by).await?;
+        let reached = reach_pod(&self.home, session).await?;
+        self.track_child(reached.launched);
         let engine = self.clone();
-        off(move || engine.told(session, "resumed")).await
+        run_blocking(move || engine.thread_response(session, "resumed")).await
     }
 
-    pub(crate) async fn fork(&self, fork: Fork, by: &Actor) -> Result<Answer, Fault> {
-        let over = fork.over();
-        let parent = self.session(&fork.thread_id, &over)?;
-        let name = fork.name.as_deref().map(pod_name).transpose()?;
-        let changes = self.changes(parent, &over)?;
-        let cwd = over.cwd.as_deref().map(|cwd| self.place_within(parent, cwd)).transpose()?;
+    pub(crate) async fn fork_thread(&self, fork: Fork, by: &Actor) -> Result<ThreadResponse, ApiError> {
+        let overrides = fork.overrides();
+        let parent = self.resolve_session(&fork.thread_id, &overrides)?;
+        let name = fork.name.as_deref().map(parse_pod_name).transpose()?;
+        let changes = self.override_changes(parent, &overrides)?;
+        let cwd = overrides.cwd.as_deref().map(|cwd| self.resolve_fork_cwd(parent, cwd)).transpose()?;
         let (engine, person) = (self.clone(), by.clone());
-        let again = Again { name, cwd, ..Again::default() };
-        let forked = off(move || engine.part(parent, fork.at_seq, again, person)).await?;
-        self.apply(forked, changes, by).await?;
+        let options = ForkOptions { name, cwd, ..ForkOptions::default() };
+        let forked = run_blocking(move || engine.fork_session(parent, fork.at_seq, options, person)).await?;
+        self.apply_changes(forked, changes, by).await?;
         let engine = self.clone();
-        off(move || engine.told(forked, "forked")).await
+        run_blocking(move || engine.thread_response(forked, "forked")).await
     }
 
-    pub(crate) fn part(
+    pub(crate) fn fork_session(
         &self,
         parent: SessionId,
         at: Option<u64>,
-        again: Again,
+        options: ForkOptions,
         by: Actor,
-    ) -> Result<SessionId, Fault> {
-        let Again { id, name: wish, cwd, mandate, rests } = again;
-        let id = id.unwrap_or_else(|| SessionId(ids().next_uuid()));
-        let step = |from: &ForkedFrom, entries: &[Sealed]| {
+    ) -> Result<SessionId, ApiError> {
+        let ForkOptions { id, name: wish, cwd, mandate, pause_reason } = options;
+        let id = id.unwrap_or_else(|| SessionId(new_ids().next_uuid()));
+        let step = |from: &ForkOrigin, entries: &[SealedEntry]| {
             let state = State::replay(entries.iter().map(|sealed| &sealed.entry));
-            let parents = || state.facts.name.clone().unwrap_or_else(|| PodName::from_any("fork"));
-            let forking = Forking {
+            let parents = || state.facts.name.clone().unwrap_or_else(|| PodName::from_text("fork"));
+            let forking = ForkRequest {
                 session: id,
                 name: wish.unwrap_or_else(parents),
                 created_by: by,
@@ -129,153 +157,176 @@ impl Engine {
                 from: from.clone(),
                 cwd,
                 mandate,
-                rests,
+                pause_reason,
             };
-            minke_pod::fork(&state, Moment { now: now(), seed: seed() }, forking)
+            minke_pod::fork_session(&state, StepSeed { now: now_millis(), seed: random_seed() }, forking)
                 .map(|written| (written.entries, written.blobs))
                 .map_err(|refusal| refusal.message)
         };
-        drop(self.home.store.fork(minke_session::Fork { parent, at, id, step: Box::new(step) })?);
+        drop(self.home.store.fork(minke_session::ForkSpec { parent, at, id, step: Box::new(step) })?);
         Ok(id)
     }
 
-    /// What is wanted otherwise than it is stored, looked up before anything is changed.
-    fn changes(&self, session: SessionId, over: &Override) -> Result<Vec<Change>, Fault> {
-        let state = state(&self.home, session)?;
+    /// Determines the changes for a request's settings, before anything is changed.
+    fn override_changes(
+        &self,
+        session: SessionId,
+        overrides: &RequestOverrides,
+    ) -> Result<Vec<ThreadChange>, ApiError> {
+        let state = load_state(&self.home, session)?;
         let about = state.facts.about.as_ref();
         let cwd = about.map(|about| about.cwd.clone()).unwrap_or_default();
         let stored = state.manifest.model.reference.clone();
         let mut changes = Vec::new();
-        match (reference(over.model.as_deref(), over.model_provider.as_deref()), &over.model_provider) {
+        match (
+            model_reference(overrides.model.as_deref(), overrides.model_provider.as_deref()),
+            &overrides.model_provider,
+        ) {
             (Some(wish), _) => {
-                let wish = self.maker.model(&wish, Path::new(&cwd))?;
+                let wish = self.session_factory.resolve_model(&wish, Path::new(&cwd))?;
                 if stored.as_deref() != Some(&wish) {
-                    changes.push(Change::Model(wish));
+                    changes.push(ThreadChange::Model(wish));
                 }
             }
-            (None, Some(provider)) => of_provider(stored.as_deref(), provider)?,
+            (None, Some(provider)) => check_provider(stored.as_deref(), provider)?,
             (None, None) => {}
         }
-        if let Some(approval) = over.approval_policy
+        if let Some(approval) = overrides.approval_policy
             && state.manifest.permissions.posture != Some(approval.0)
         {
-            changes.push(Change::Posture(approval.0.as_str()));
+            changes.push(ThreadChange::Posture(approval.0.as_str()));
         }
-        if let Some(sandbox) = over.sandbox
+        if let Some(sandbox) = overrides.sandbox
             && json!(state.manifest.sandbox.mode) != sandbox.as_str()
         {
-            changes.push(Change::Sandbox(sandbox));
+            changes.push(ThreadChange::Sandbox(sandbox));
         }
         Ok(changes)
     }
 
-    /// The same for a thread that stays where it is.
-    fn same_but(&self, session: SessionId, over: &Override) -> Result<Vec<Change>, Fault> {
-        if let Some(cwd) = &over.cwd {
-            self.same_place(session, cwd)?;
-        }
-        self.changes(session, over)
-    }
-
-    /// Makes a thread what is wanted of it.
-    pub(crate) async fn otherwise(
+    /// The same for a thread that keeps its directory.
+    fn changes_in_place(
         &self,
         session: SessionId,
-        over: &Override,
-        by: &Actor,
-    ) -> Result<(), Fault> {
-        let changes = self.same_but(session, over)?;
-        self.apply(session, changes, by).await
+        overrides: &RequestOverrides,
+    ) -> Result<Vec<ThreadChange>, ApiError> {
+        if let Some(cwd) = &overrides.cwd {
+            self.check_same_cwd(session, cwd)?;
+        }
+        self.override_changes(session, overrides)
     }
 
-    async fn apply(&self, session: SessionId, changes: Vec<Change>, by: &Actor) -> Result<(), Fault> {
+    /// Applies a request's settings to a thread.
+    pub(crate) async fn apply_overrides(
+        &self,
+        session: SessionId,
+        over: &RequestOverrides,
+        by: &Actor,
+    ) -> Result<(), ApiError> {
+        let changes = self.changes_in_place(session, over)?;
+        self.apply_changes(session, changes, by).await
+    }
+
+    async fn apply_changes(
+        &self,
+        session: SessionId,
+        changes: Vec<ThreadChange>,
+        by: &Actor,
+    ) -> Result<(), ApiError> {
         for wish in changes {
-            let (set, left) = match wish {
-                Change::Model(model) => {
-                    (Set { model: Some(model.clone()), ..Set::default() }, Visit::Model(model))
+            let (set, edit) = match wish {
+                ThreadChange::Model(model) => {
+                    (Set { model: Some(model.clone()), ..Set::default() }, OfflineEdit::Model(model))
                 }
-                Change::Posture(word) => (
+                ThreadChange::Posture(word) => (
                     Set { posture: Some(word.to_owned()), ..Set::default() },
-                    Visit::Config { key: "permissions.posture".to_owned(), value: json!(word) },
+                    OfflineEdit::Config { key: "permissions.posture".to_owned(), value: json!(word) },
                 ),
-                Change::Sandbox(sandbox) => {
-                    let left =
-                        Visit::Config { key: "sandbox.mode".to_owned(), value: json!(sandbox.as_str()) };
-                    let why =
-                        "sandbox: a live pod keeps the fence that it was started with; `pods/stop` first";
-                    self.alone(session, left, by, why)?;
+                ThreadChange::Sandbox(sandbox) => {
+                    let left = OfflineEdit::Config {
+                        key: "sandbox.mode".to_owned(),
+                        value: json!(sandbox.as_str()),
+                    };
+                    let why = "sandbox: a live pod keeps the sandbox that it was started with; use `pods/stop` first";
+                    self.edit_exclusively(session, left, by, why)?;
                     continue;
                 }
             };
-            change(&self.home, session, (Method::Set(Box::new(set)), left), by).await?;
+            change_session(&self.home, session, (Method::Set(Box::new(set)), edit), by).await?;
         }
         Ok(())
     }
 
-    /// A change that only somebody can make who has the session to himself.
-    fn alone(&self, session: SessionId, left: Visit, by: &Actor, why: &str) -> Result<(), Fault> {
-        match visit(&self.home, session, &*step(left, by.clone())) {
+    /// Makes an offline edit, which needs the session lease.
+    fn edit_exclusively(
+        &self,
+        session: SessionId,
+        left: OfflineEdit,
+        by: &Actor,
+        why: &str,
+    ) -> Result<(), ApiError> {
+        match write_offline_edit(&self.home, session, &*edit_step(left, by.clone())) {
             Ok(()) => Ok(()),
             Err(DeliverError::Store(StoreError::Held { who, .. })) => {
-                Err(Fault::new(ErrorCode::Conflict, format!("{why} ({who} holds s_{session})")))
+                Err(ApiError::new(ErrorCode::Conflict, format!("{why} ({who} holds s_{session})")))
             }
             Err(other) => Err(other.into()),
         }
     }
 
-    fn same_place(&self, session: SessionId, cwd: &Path) -> Result<(), Fault> {
-        let stored = crate::look::start(&self.home, session)?.cwd;
-        let given = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-        if given == Path::new(&stored) {
+    fn check_same_cwd(&self, session: SessionId, cwd: &Path) -> Result<(), ApiError> {
+        let stored = crate::threads::log::read_session_start(&self.home, session)?.cwd;
+        let requested_cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        if requested_cwd == Path::new(&stored) {
             return Ok(());
         }
         let message = format!(
-            "cwd: a thread works where it began ({stored}); `fork` takes another directory of its workspace"
+            "cwd: the directory of a thread is fixed ({stored}); `fork` can use another directory of its workspace"
         );
-        Err(Fault::new(ErrorCode::Conflict, message))
+        Err(ApiError::new(ErrorCode::Conflict, message))
     }
 
-    /// A directory for a fork: inside the workspace that it has its scope from.
-    fn place_within(&self, parent: SessionId, cwd: &Path) -> Result<String, Fault> {
-        let start = crate::look::start(&self.home, parent)?;
-        let given = absolute(Some(cwd))?
+    /// Returns the directory for a fork, which must be inside the workspace of its scope.
+    fn resolve_fork_cwd(&self, parent: SessionId, cwd: &Path) -> Result<String, ApiError> {
+        let start = crate::threads::log::read_session_start(&self.home, parent)?;
+        let requested_cwd = require_absolute(Some(cwd))?
             .canonicalize()
-            .map_err(|e| Fault::invalid(format!("cwd: {} cannot be worked in: {e}", cwd.display())))?;
-        let inside = given.is_dir() && given.starts_with(&start.workspace);
-        match given.to_str().filter(|_| inside) {
+            .map_err(|e| ApiError::invalid(format!("cwd: could not open {}: {e}", cwd.display())))?;
+        let inside = requested_cwd.is_dir() && requested_cwd.starts_with(&start.workspace);
+        match requested_cwd.to_str().filter(|_| inside) {
             Some(text) => Ok(text.to_owned()),
-            None => Err(Fault::invalid(format!(
-                "cwd: {} is no directory of the workspace {}, which the fork has its scope from; `start` begins \
+            None => Err(ApiError::invalid(format!(
+                "cwd: {} is not a directory of the workspace {}, from which the fork has its scope; `start` begins \
                  a thread anywhere",
-                given.display(),
+                requested_cwd.display(),
                 start.workspace
             ))),
         }
     }
 }
 
-/// How a fork is to be, where it is not like its parent.
+/// The properties of a fork that differ from its parent.
 #[derive(Debug, Default)]
-pub(crate) struct Again {
-    /// Where the id was written down before.
+pub(crate) struct ForkOptions {
+    /// The id, if it was logged before.
     pub(crate) id: Option<SessionId>,
     pub(crate) name: Option<PodName>,
     pub(crate) cwd: Option<String>,
-    /// Of a job that is begun again.
+    /// The mandate of a restarted job.
     pub(crate) mandate: Option<Value>,
-    /// Why that job is paused from the start.
-    pub(crate) rests: Option<String>,
+    /// Why the restarted job begins paused.
+    pub(crate) pause_reason: Option<String>,
 }
 
-/// A stored value that is to be another one.
-enum Change {
+/// A change of a stored setting.
+enum ThreadChange {
     Model(String),
     Posture(&'static str),
-    Sandbox(Sandbox),
+    Sandbox(SandboxAccess),
 }
 
-/// `provider/model` from what was said of either.
-fn reference(model: Option<&str>, provider: Option<&str>) -> Option<String> {
+/// Returns `provider/model` from either or both.
+fn model_reference(model: Option<&str>, provider: Option<&str>) -> Option<String> {
     let model = model?;
     Some(match provider {
         Some(provider) if !model.starts_with(&format!("{provider}/")) => format!("{provider}/{model}"),
@@ -283,27 +334,27 @@ fn reference(model: Option<&str>, provider: Option<&str>) -> Option<String> {
     })
 }
 
-/// Whether the stored model is of this provider, where only that was said.
-pub fn of_provider(stored: Option<&str>, provider: &str) -> Result<(), Fault> {
+/// Checks that the stored model belongs to this provider, if only the provider was specified.
+pub fn check_provider(stored: Option<&str>, provider: &str) -> Result<(), ApiError> {
     let is = stored.and_then(|stored| stored.split_once('/')).is_some_and(|(have, _)| have == provider);
     if is {
         return Ok(());
     }
     let have = stored.unwrap_or("none");
-    Err(Fault::invalid(format!(
-        "model_provider: the model would be {have}, which is not of `{}`; name the `model`, too",
-        crate::request::quoted(provider)
+    Err(ApiError::invalid(format!(
+        "model_provider: the model would be {have}, which does not belong to `{}`; specify `model` too",
+        crate::request::quote_input(provider)
     )))
 }
 
-pub(crate) fn absolute(cwd: Option<&Path>) -> Result<&Path, Fault> {
+pub(crate) fn require_absolute(cwd: Option<&Path>) -> Result<&Path, ApiError> {
     match cwd {
-        None => Err(Fault::invalid("cwd: is missing: a new thread needs a directory to work in")),
+        None => Err(ApiError::invalid("cwd: is missing; a new thread needs a working directory")),
         Some(cwd) if cwd.is_absolute() => Ok(cwd),
-        Some(cwd) => Err(Fault::invalid(format!("cwd: {} is not absolute", cwd.display()))),
+        Some(cwd) => Err(ApiError::invalid(format!("cwd: {} is not absolute", cwd.display()))),
     }
 }
 
-pub(crate) fn pod_name(name: &str) -> Result<PodName, Fault> {
-    name.parse().map_err(|e| Fault::invalid(format!("name: {e}")))
+pub(crate) fn parse_pod_name(name: &str) -> Result<PodName, ApiError> {
+    name.parse().map_err(|e| ApiError::invalid(format!("name: {e}")))
 }

@@ -1,11 +1,11 @@
-//! Frames: what each entry and each live event is told as, in golden JSON (`MINKE_BLESS=1` writes it anew); and that the
-//! fold keeps nothing it no longer needs.
+//! Frames: the frames of each entry and live event, in golden JSON (`MINKE_BLESS=1` rewrites it); and the fold drops
+//! state that it no longer needs.
 //!
-//! That a log read is a log heard is tried on real pods, in the tests of the binary.
+//! The tests of the binary check with real pods that a log gives the same frames read or live.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-use minke_host::{FrameId, Frames};
+use minke_host::{FrameFold, FrameId};
 use minke_protocol::{Event, Frame as PodFrame};
 use minke_record::{Entry, SessionId, line};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ const RUN: &str = "01970000-0000-7000-8000-000000000005";
 const ASK: &str = "01970000-0000-7000-8000-00000000000a";
 const THREAD: &str = "01970000-0000-7000-8000-000000000001";
 
-/// What happens, in order: entries have a `kind`, live events an `event`.
-fn story() -> Vec<Value> {
+/// Entries and live events in order: entries have a `kind`, live events an `event`.
+fn frame_story() -> Vec<Value> {
     let by = json!({ "actor": "person", "surface": "t" });
     let route = json!({ "provider": "p", "model": "m", "scheme": "s" });
     let llm = |call: u64, turn: u64| {
@@ -41,7 +41,7 @@ fn story() -> Vec<Value> {
         json!({ "kind": "goal", "change": "set", "text": "all green", "used": 0 }),
         json!({ "kind": "invoke", "trigger": "user_send", "by": by, "attempt": 1 }),
         llm(1, 1),
-        // Live: a stream that breaks off and begins anew, then thought and said.
+        // Live: a stream that breaks off and restarts, then reasoning and text.
         json!({ "event": "text_delta", "data": { "text": "Hal" } }),
         json!({ "event": "llm_retry", "data": { "llm_call": 1, "failed_attempt": 1, "max_attempts": 3,
             "wait_ms": 1, "error": "e" } }),
@@ -51,7 +51,7 @@ fn story() -> Vec<Value> {
         json!({ "event": "in_flight", "data": { "blocks": [{ "kind": "text", "text": "Look" },
             { "kind": "tool_call", "id": "c1", "name": "Bash", "arguments": "{" }], "commands": [] } }),
         says(1, message(json!("Look."))),
-        // What is in the log is not taken back.
+        // Logged output is not discarded.
         json!({ "event": "llm_retry", "data": { "llm_call": 1, "failed_attempt": 2, "max_attempts": 3,
             "wait_ms": 1, "error": "e" } }),
         says(1, calls("c1", "Bash", r#"{"command":"make"}"#)),
@@ -105,66 +105,66 @@ fn story() -> Vec<Value> {
     ]
 }
 
-enum Happening {
+enum FrameSource {
     Entry(Box<Entry>),
     Live(Box<Event>),
 }
 
-fn happenings() -> Vec<Happening> {
+fn frame_sources() -> Vec<FrameSource> {
     let mut seq = 0;
     let mut out = Vec::new();
-    for step in story() {
+    for step in frame_story() {
         if step.get("event").is_some() {
             let mut object = step;
             object["after_seq"] = json!(seq - 1);
-            out.push(Happening::Live(Box::new(PodFrame::parse(&object.to_string()).unwrap().event)));
+            out.push(FrameSource::Live(Box::new(PodFrame::parse(&object.to_string()).unwrap().event)));
             continue;
         }
         let mut object = json!({ "seq": seq, "ts": 1_000 + seq, "h": format!("{seq:032x}") });
-        // Outside of a run are those that say so.
+        // Entries outside of a run are marked.
         if seq > 1 && step.get("run").is_none() {
             object["run"] = json!(RUN);
         }
         object.as_object_mut().unwrap().extend(step.as_object().unwrap().clone());
         object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        let entry = line::parse(&object.to_string()).unwrap_or_else(|e| panic!("{object}: {e}"));
-        out.push(Happening::Entry(Box::new(entry)));
+        let entry = line::parse_entry(&object.to_string()).unwrap_or_else(|e| panic!("{object}: {e}"));
+        out.push(FrameSource::Entry(Box::new(entry)));
         seq += 1;
     }
     out
 }
 
-fn thread() -> SessionId {
+fn thread_id() -> SessionId {
     THREAD.parse().unwrap()
 }
 
 #[test]
 fn every_frame_is_written_as_it_was() {
-    let mut fold = Frames::new(thread());
-    let mut written = String::new();
-    for happening in happenings() {
+    let mut fold = FrameFold::new(thread_id());
+    let mut golden_text = String::new();
+    for happening in frame_sources() {
         let frames = match &happening {
-            Happening::Entry(entry) => fold.entry(entry),
-            Happening::Live(event) => match event.as_ref() {
-                Event::InFlight(open) => fold.in_flight(open, 7),
-                event => fold.live(event, Some(RUN.parse().unwrap()), 7),
+            FrameSource::Entry(entry) => fold.fold_entry(entry),
+            FrameSource::Live(event) => match event.as_ref() {
+                Event::InFlight(open) => fold.in_flight_frames(open, 7),
+                event => fold.live_event_frames(event, Some(RUN.parse().unwrap()), 7),
             },
         };
         for frame in frames {
-            let id = frame.id().map_or("-".to_owned(), |id| id.to_string());
-            written.push_str(&format!("{id} {}\n", serde_json::to_string(&frame).unwrap()));
+            let id = frame.frame_id().map_or("-".to_owned(), |id| id.to_string());
+            golden_text.push_str(&format!("{id} {}\n", serde_json::to_string(&frame).unwrap()));
         }
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/frames.txt");
     if std::env::var_os("MINKE_BLESS").is_some() {
-        std::fs::write(file, &written).unwrap();
+        std::fs::write(file, &golden_text).unwrap();
     }
     let golden = std::fs::read_to_string(file).unwrap();
-    for (line, (new, old)) in written.lines().zip(golden.lines()).enumerate() {
-        assert_eq!(new, old, "line {}: if it is meant, MINKE_BLESS=1 writes it anew", line + 1);
+    for (line, (new, old)) in golden_text.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(new, old, "line {}: MINKE_BLESS=1 rewrites the file if the change is intended", line + 1);
     }
-    assert_eq!(written.lines().count(), golden.lines().count());
-    // Every frame of the table that has a source.
+    assert_eq!(golden_text.lines().count(), golden.lines().count());
+    // Every frame with a source occurs.
     for event in [
         "response_start",
         "response_delta",
@@ -190,34 +190,34 @@ fn every_frame_is_written_as_it_was() {
         "thread_goal_cleared",
         "error",
     ] {
-        assert!(written.contains(&format!("\"event\":\"{event}\"")), "no golden frame {event}");
+        assert!(golden_text.contains(&format!("\"event\":\"{event}\"")), "no golden frame {event}");
     }
 }
 
-/// Live events change nothing of what entries are told as.
+/// Live events do not change the frames of entries.
 #[test]
 fn what_was_heard_between_entries_changes_none_of_their_frames() {
-    let (mut reader, mut listener) = (Frames::new(thread()), Frames::new(thread()));
-    for happening in happenings() {
+    let (mut reader, mut listener) = (FrameFold::new(thread_id()), FrameFold::new(thread_id()));
+    for happening in frame_sources() {
         match &happening {
-            Happening::Entry(entry) => assert_eq!(reader.entry(entry), listener.entry(entry)),
-            Happening::Live(event) => match event.as_ref() {
-                Event::InFlight(open) => drop(listener.in_flight(open, 7)),
-                event => drop(listener.live(event, Some(RUN.parse().unwrap()), 7)),
+            FrameSource::Entry(entry) => assert_eq!(reader.fold_entry(entry), listener.fold_entry(entry)),
+            FrameSource::Live(event) => match event.as_ref() {
+                Event::InFlight(open) => drop(listener.in_flight_frames(open, 7)),
+                event => drop(listener.live_event_frames(event, Some(RUN.parse().unwrap()), 7)),
             },
         }
     }
 }
 
-/// What an old client is shown after each id is what the others were shown after it.
+/// A client that resumes after any id gets the same frames as the others.
 #[test]
 fn frames_are_numbered_in_their_order() {
-    let mut fold = Frames::new(thread());
+    let mut fold = FrameFold::new(thread_id());
     let mut last = None;
-    for happening in happenings() {
-        let Happening::Entry(entry) = &happening else { continue };
-        for frame in fold.entry(entry) {
-            let id = frame.id().unwrap();
+    for happening in frame_sources() {
+        let FrameSource::Entry(entry) = &happening else { continue };
+        for frame in fold.fold_entry(entry) {
+            let id = frame.frame_id().unwrap();
             assert!(last < Some((id.position.seq, id.n)), "{id} does not come after {last:?}");
             last = Some((id.position.seq, id.n));
             assert_eq!(id.to_string().parse::<FrameId>().unwrap(), id);
@@ -245,6 +245,6 @@ fn an_id_is_read_strictly() {
         format!("7.0.{h}\n"),
     ];
     for text in bad {
-        assert!(text.parse::<FrameId>().is_err(), "`{text}` was taken");
+        assert!(text.parse::<FrameId>().is_err(), "`{text}` was accepted");
     }
 }

@@ -1,42 +1,42 @@
-//! The index: a cache of what all sessions amount to, and of what was said in them, for lists and searches.
+//! The index: a cache of all session summaries and messages, for lists and searches.
 //!
-//! Here: the file and its life (`Index::open`), bringing it up to date (`refresh`), lists (`list`), searches (`search`).
-//! Elsewhere: what a session amounts to (`thread`), the logs (`session`), which are the truth.
-//! Invariant: whatever happens to the file, the logs decide: deleted, damaged or rolled back, the next `refresh` makes it
-//! what it would be if it had been made anew (`whatever_becomes_of_the_file_the_logs_decide`).
+//! Here: opening the file (`Index::open`), updating it (`refresh`), lists (`list`), searches (`search`). Elsewhere:
+//! session summaries (`thread`), the logs (`session`), which are authoritative.
+//! Invariant: the index follows the logs: after a deletion, damage or rollback of its file, the next `refresh` produces
+//! the same content as a rebuild (`whatever_becomes_of_the_file_the_logs_decide`).
 
+mod database;
 mod list;
-mod open;
-mod reading;
+mod log_reader;
 mod refresh;
 mod search;
 
-pub use list::{Listed, Only, Place, Query};
-pub use open::{Index, Opened};
-pub use refresh::{Refreshed, Unread};
-pub use search::{Hit, MATCHES, WORDS};
+pub use database::{Index, OpenedIndex};
+pub use list::{ArchivedFilter, ListCursor, ThreadPage, ThreadQuery};
+pub use refresh::{ReadFailure, RefreshReport};
+pub use search::{MAX_MATCHES, MAX_WORDS, SearchHit};
 
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-/// Why the index cannot be used. The logs can be read all the same.
+/// Why the index cannot be used. The logs are readable without it.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    #[error("cannot {what} the index {}: {why}", path.display())]
+    #[error("could not {what} the index {}: {why}", path.display())]
     Database { what: &'static str, path: PathBuf, why: String },
-    /// The file is not what was written.
+    /// The content of the file is damaged.
     #[error("the index {} is damaged: {why}", path.display())]
-    Damaged { path: PathBuf, why: String },
-    #[error("cannot {what} {}: {source}", path.display())]
+    DamagedFile { path: PathBuf, why: String },
+    #[error("could not {what} {}: {source}", path.display())]
     File { what: &'static str, path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Store(#[from] minke_session::StoreError),
-    #[error("`{cursor}` is no place in a list: give `next_cursor` of the page before, as it was")]
+    #[error("`{cursor}` is not a valid cursor: use `next_cursor` of the previous page unchanged")]
     BadCursor { cursor: String },
 }
 
-/// What a row is held to: SQLite does not notice a changed letter.
-pub(crate) fn sum_of(text: &str) -> String {
-    minke_record::hex(&Sha256::digest(text.as_bytes())[..16])
+/// Returns the checksum of a row: SQLite does not detect changed bytes.
+pub(crate) fn checksum(text: &str) -> String {
+    minke_record::to_hex(&Sha256::digest(text.as_bytes())[..16])
 }

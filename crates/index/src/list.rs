@@ -1,69 +1,69 @@
-//! Lists of threads: newest first, a page at a time.
+//! Lists of threads: newest first, in pages.
 
 use minke_record::SessionId;
-use minke_thread::Summary;
+use minke_thread::SessionSummary;
 use rusqlite::params;
 
 use crate::IndexError;
-use crate::open::Index;
+use crate::database::Index;
 
-/// The longest page.
-const PAGE: usize = 500;
+/// The maximum page size.
+const MAX_PAGE: usize = 500;
 
-/// Which threads are wanted.
+/// The filter and the page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query {
-    pub only: Only,
-    /// Those that work in this directory.
+pub struct ThreadQuery {
+    pub archived: ArchivedFilter,
+    /// Only threads in this directory.
     pub cwd: Option<String>,
     pub limit: usize,
-    /// After this one.
-    pub after: Option<Place>,
+    /// Only threads after this cursor.
+    pub after: Option<ListCursor>,
 }
 
-/// Archived ones or not.
+/// The filter by archive flag.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Only {
+pub enum ArchivedFilter {
     #[default]
     Unarchived,
     Archived,
     All,
 }
 
-/// A place in the list: what comes later does not move it.
+/// A position in the list, which later changes do not move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct ListCursor {
     pub updated: u64,
     pub session: SessionId,
 }
 
 /// A page.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
-    pub summaries: Vec<Summary>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<Place>,
+pub struct ThreadPage {
+    pub summaries: Vec<SessionSummary>,
+    /// The start of the next page, if there is one.
+    pub next: Option<ListCursor>,
 }
 
-impl Place {
-    /// As a client keeps it.
-    pub fn written(&self) -> String {
+impl ListCursor {
+    /// Returns the cursor as text for clients.
+    pub fn to_text(&self) -> String {
         format!("{}.{}", self.updated, self.session)
     }
 
-    pub fn read(cursor: &str) -> Result<Place, IndexError> {
+    pub fn parse(cursor: &str) -> Result<ListCursor, IndexError> {
         let parts = cursor.split_once('.').and_then(|(updated, session)| {
-            Some(Place { updated: updated.parse().ok()?, session: session.parse().ok()? })
+            Some(ListCursor { updated: updated.parse().ok()?, session: session.parse().ok()? })
         });
         parts.ok_or_else(|| IndexError::BadCursor { cursor: cursor.chars().take(80).collect() })
     }
 }
 
 impl Index {
-    /// A page of threads, the one that was last changed first.
-    pub fn list(&self, query: &Query) -> Result<Listed, IndexError> {
-        let failed = self.failed("read");
-        let limit = query.limit.clamp(1, PAGE);
+    /// Returns a page of threads, last changed first.
+    pub fn list_threads(&self, query: &ThreadQuery) -> Result<ThreadPage, IndexError> {
+        let failed = self.error_for("read");
+        let limit = query.limit.clamp(1, MAX_PAGE);
         let mut rows = self
             .connection
             .prepare_cached(
@@ -73,13 +73,13 @@ impl Index {
                  order by updated desc, id desc limit ?5",
             )
             .map_err(&failed)?;
-        let archived = match query.only {
-            Only::Unarchived => Some(false),
-            Only::Archived => Some(true),
-            Only::All => None,
+        let archived = match query.archived {
+            ArchivedFilter::Unarchived => Some(false),
+            ArchivedFilter::Archived => Some(true),
+            ArchivedFilter::All => None,
         };
         let after = query.after.map(|place| (place.updated.cast_signed(), place.session.to_string()));
-        let found = rows
+        let summaries_found = rows
             .query_map(
                 params![
                     archived,
@@ -99,21 +99,21 @@ impl Index {
             )
             .map_err(&failed)?;
         let (mut summaries, mut next, mut last) = (Vec::new(), None, None);
-        for row in found {
+        for row in summaries_found {
             let (text, updated, id, sum) = row.map_err(&failed)?;
             if summaries.len() == limit {
                 next = last;
                 break;
             }
-            summaries.push(self.read_summary(&text, &sum)?);
-            last = id.parse().ok().map(|session| Place { updated: updated.cast_unsigned(), session });
+            summaries.push(self.parse_summary(&text, &sum)?);
+            last = id.parse().ok().map(|session| ListCursor { updated: updated.cast_unsigned(), session });
         }
-        Ok(Listed { summaries, next })
+        Ok(ThreadPage { summaries, next })
     }
 
-    /// Jobs, the one that was last changed first; only those that are not over, if that is wanted.
-    pub fn jobs(&self, open: bool, limit: usize) -> Result<Vec<Summary>, IndexError> {
-        let failed = self.failed("read");
+    /// Returns jobs, last changed first; with `open` only unfinished ones.
+    pub fn list_jobs(&self, open: bool, limit: usize) -> Result<Vec<SessionSummary>, IndexError> {
+        let failed = self.error_for("read");
         let over = "'completed', 'failed', 'cancelled'";
         let mut rows = self
             .connection
@@ -123,27 +123,27 @@ impl Index {
             ))
             .map_err(&failed)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = rows
+        let summaries_found = rows
             .query_map(params![open, limit], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
             .map_err(&failed)?;
         let mut jobs = Vec::new();
-        for row in found {
+        for row in summaries_found {
             let (text, sum) = row.map_err(&failed)?;
-            jobs.push(self.read_summary(&text, &sum)?);
+            jobs.push(self.parse_summary(&text, &sum)?);
         }
         Ok(jobs)
     }
 
-    /// How many jobs there are, over or not.
+    /// Returns the number of jobs, finished or not.
     pub fn count_jobs(&self) -> Result<u64, IndexError> {
         let count = "select count(*) from session where job is not null";
         let count: i64 =
-            self.connection.query_row(count, [], |row| row.get(0)).map_err(self.failed("read"))?;
+            self.connection.query_row(count, [], |row| row.get(0)).map_err(self.error_for("read"))?;
         Ok(count.cast_unsigned())
     }
 
-    /// One thread, by its session.
-    pub fn one(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {
-        self.summary(session)
+    /// Returns the summary of one session.
+    pub fn find_summary(&self, session: SessionId) -> Result<Option<SessionSummary>, IndexError> {
+        self.stored_summary(session)
     }
 }

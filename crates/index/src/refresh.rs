@@ -1,264 +1,277 @@
-//! Bringing the index up to date: every log that looks different is read on from where it was left.
+//! Refreshes the index: reads every changed log from where the index ends.
 //!
-//! Whoever needs the index does it, one at a time. A log that goes on where the summary ended is read from there; one that
-//! has another hash at that place (a power cut, an index from elsewhere) is read whole.
+//! Each user of the index refreshes it, one at a time. A log that contains the indexed position is read from there; one
+//! with another hash at that position (after a power cut, or with a copied index) is read whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 
 use minke_record::{Position, SessionId};
-use minke_session::{Stamp, Store, StoreError};
-use minke_thread::Summary;
+use minke_session::{LogStamp, SessionStore, StoreError};
+use minke_thread::SessionSummary;
 use rusqlite::{Row, Transaction, params};
 
 use crate::IndexError;
-use crate::open::Index;
-use crate::reading::{Found, Said, Task, Update};
+use crate::database::Index;
+use crate::log_reader::{IndexUpdate, IndexedMessage, LogUpdate, ReadTask};
 
-/// Sessions that are written in one go: others wait no longer than for these.
-const BATCH: usize = 256;
-/// Logs that are read at once, and how many there are at least for each reader.
-const READERS: usize = 4;
-const TASKS_EACH: usize = 16;
+/// The number of sessions in one transaction, which limits how long other processes wait.
+const WRITE_BATCH: usize = 256;
+/// The number of concurrent readers, and the minimum number of logs for each.
+const READER_THREADS: usize = 4;
+const TASKS_PER_READER: usize = 16;
 
-/// What a refresh has done.
+/// The result of a refresh.
 #[derive(Debug, Default)]
-pub struct Refreshed {
-    /// Sessions there are.
+pub struct RefreshReport {
+    /// The number of sessions.
     pub sessions: usize,
-    /// Those whose logs were read, wholly or on from a place.
+    /// The number of logs read, whole or in part.
     pub read: usize,
-    /// Those that are gone.
+    /// The number of removed sessions.
     pub removed: usize,
-    /// Those that cannot be read; the good beginning of a damaged one is in the index all the same.
-    pub unread: Vec<Unread>,
+    /// Unreadable sessions; the good prefix of a damaged log is still indexed.
+    pub failures: Vec<ReadFailure>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unread {
+pub struct ReadFailure {
     pub session: SessionId,
-    pub why: String,
+    pub error: String,
 }
 
-impl Refreshed {
-    fn cannot(&mut self, session: SessionId, why: String) {
-        self.unread.push(Unread { session, why });
+impl RefreshReport {
+    fn add_failure(&mut self, session: SessionId, reason: String) {
+        self.failures.push(ReadFailure { session, error: reason });
     }
 }
 
-const KNOWN: &str = "select id, seq, h, file, bytes, modified";
+const KNOWN_COLUMNS: &str = "select id, seq, h, file, bytes, modified";
 
-/// What the index holds of a session.
-struct Known {
+/// The indexed position and stamp of a session.
+struct IndexedSession {
     at: Position,
-    stamp: Stamp,
+    stamp: LogStamp,
 }
 
-/// A row of `KNOWN`, if it says something sensible.
-fn row_of(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, Known)>> {
+/// Parses a row of `KNOWN_COLUMNS`; `None` if it is invalid.
+fn parse_row(row: &Row<'_>) -> rusqlite::Result<Option<(SessionId, IndexedSession)>> {
     let (id, h): (String, String) = (row.get(0)?, row.get(2)?);
     let seq = row.get::<_, i64>(1)?.cast_unsigned();
-    let stamp = Stamp {
+    let stamp = LogStamp {
         file: row.get(3)?,
         bytes: row.get::<_, i64>(4)?.cast_unsigned(),
         modified: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
     };
     let (Ok(session), Ok(h)) = (id.parse(), serde_json::from_value(h.into())) else { return Ok(None) };
-    Ok(Some((session, Known { at: Position { seq, h }, stamp })))
+    Ok(Some((session, IndexedSession { at: Position { seq, h }, stamp })))
 }
 
-/// How a log looks from outside.
-type Look<'a> = dyn Fn(SessionId) -> Result<Stamp, StoreError> + 'a;
+/// Returns the stamp of a log.
+type StampFn<'a> = dyn Fn(SessionId) -> Result<LogStamp, StoreError> + 'a;
 
 impl Index {
-    /// Reads what is new in all sessions of a store.
-    pub fn refresh(&mut self, store: &dyn Store) -> Result<Refreshed, IndexError> {
-        let _lock = self.writing()?;
-        let known = self.known()?;
-        let stamps = store.stamps()?;
+    /// Reads the new parts of all sessions of a store.
+    pub fn refresh(&mut self, store: &dyn SessionStore) -> Result<RefreshReport, IndexError> {
+        let _lock = self.write_lock()?;
+        let indexed = self.indexed_sessions()?;
+        let stamps = store.all_stamps()?;
         let sessions: BTreeSet<SessionId> = match &stamps {
             Some(stamps) => stamps.keys().copied().collect(),
-            None => store.list()?.into_iter().collect(),
+            None => store.list_sessions()?.into_iter().collect(),
         };
-        let look = |session| match stamps.as_ref().and_then(|stamps| stamps.get(&session)) {
+        let stamp_of = |session| match stamps.as_ref().and_then(|stamps| stamps.get(&session)) {
             Some(stamp) => Ok(*stamp),
-            None => store.stamp(session),
+            None => store.log_stamp(session),
         };
-        let mut done = self.read(store, &look, &sessions, &known)?;
-        done.removed = self.remove(known.keys().filter(|session| !sessions.contains(session)))?;
+        let mut done = self.read_changed(store, &stamp_of, &sessions, &indexed)?;
+        done.removed = self.remove_sessions(indexed.keys().filter(|session| !sessions.contains(session)))?;
         Ok(done)
     }
 
-    /// The same for these sessions; of others nothing is read.
-    pub fn refresh_of(&mut self, store: &dyn Store, sessions: &[SessionId]) -> Result<Refreshed, IndexError> {
-        let _lock = self.writing()?;
-        let mut known = BTreeMap::new();
+    /// The same for these sessions; reads no others.
+    pub fn refresh_sessions(
+        &mut self,
+        store: &dyn SessionStore,
+        sessions: &[SessionId],
+    ) -> Result<RefreshReport, IndexError> {
+        let _lock = self.write_lock()?;
+        let mut indexed = BTreeMap::new();
         for session in sessions {
-            known.extend(self.known_of(*session)?.map(|one| (*session, one)));
+            indexed.extend(self.indexed_session(*session)?.map(|one| (*session, one)));
         }
-        self.read(store, &|session| store.stamp(session), &sessions.iter().copied().collect(), &known)
+        self.read_changed(
+            store,
+            &|session| store.log_stamp(session),
+            &sessions.iter().copied().collect(),
+            &indexed,
+        )
     }
 
-    fn known(&self) -> Result<BTreeMap<SessionId, Known>, IndexError> {
-        let failed = self.failed("read");
-        let mut rows = self.connection.prepare_cached(&format!("{KNOWN} from session")).map_err(&failed)?;
-        let known = rows.query_map([], row_of).map_err(&failed)?;
-        // A row that says nothing sensible is read anew.
-        known.filter_map(|row| row.map_err(&failed).transpose()).collect()
+    fn indexed_sessions(&self) -> Result<BTreeMap<SessionId, IndexedSession>, IndexError> {
+        let failed = self.error_for("read");
+        let mut rows =
+            self.connection.prepare_cached(&format!("{KNOWN_COLUMNS} from session")).map_err(&failed)?;
+        let indexed = rows.query_map([], parse_row).map_err(&failed)?;
+        // An invalid row is replaced.
+        indexed.filter_map(|row| row.map_err(&failed).transpose()).collect()
     }
 
-    fn known_of(&self, session: SessionId) -> Result<Option<Known>, IndexError> {
-        let failed = self.failed("read");
+    fn indexed_session(&self, session: SessionId) -> Result<Option<IndexedSession>, IndexError> {
+        let failed = self.error_for("read");
         let mut rows = self
             .connection
-            .prepare_cached(&format!("{KNOWN} from session where id = ?1"))
+            .prepare_cached(&format!("{KNOWN_COLUMNS} from session where id = ?1"))
             .map_err(&failed)?;
-        let mut known = rows.query_map([session.to_string()], row_of).map_err(&failed)?;
-        let row = known.next().transpose().map_err(&failed)?;
+        let mut indexed = rows.query_map([session.to_string()], parse_row).map_err(&failed)?;
+        let row = indexed.next().transpose().map_err(&failed)?;
         Ok(row.flatten().map(|(_, known)| known))
     }
 
-    /// Reads those of the sessions that look different, beside each other, and keeps what they say.
-    fn read(
+    /// Reads the changed ones of the sessions concurrently, and stores the results.
+    fn read_changed(
         &mut self,
-        store: &dyn Store,
-        look: &Look<'_>,
+        store: &dyn SessionStore,
+        stamp_of: &StampFn<'_>,
         sessions: &BTreeSet<SessionId>,
-        known: &BTreeMap<SessionId, Known>,
-    ) -> Result<Refreshed, IndexError> {
-        let mut done = Refreshed { sessions: sessions.len(), ..Refreshed::default() };
+        indexed: &BTreeMap<SessionId, IndexedSession>,
+    ) -> Result<RefreshReport, IndexError> {
+        let mut done = RefreshReport { sessions: sessions.len(), ..RefreshReport::default() };
         let mut tasks = Vec::new();
         for session in sessions {
-            match self.task(look, *session, known.get(session)) {
+            match self.read_task(stamp_of, *session, indexed.get(session)) {
                 Ok(task) => tasks.extend(task),
                 Err(IndexError::Store(StoreError::NotFound { .. })) => {}
-                Err(IndexError::Store(why)) => done.cannot(*session, why.to_string()),
+                Err(IndexError::Store(reason)) => done.add_failure(*session, reason.to_string()),
                 Err(other) => return Err(other),
             }
         }
-        let readers = std::thread::available_parallelism().map_or(1, usize::from).min(READERS);
-        let readers = readers.min(tasks.len() / TASKS_EACH);
+        let readers = std::thread::available_parallelism().map_or(1, usize::from).min(READER_THREADS);
+        let readers = readers.min(tasks.len() / TASKS_PER_READER);
         if readers == 0 {
-            let read = tasks.into_iter().map(|task| (task.session, task.read(store)));
-            self.keep(read, &mut done)?;
+            let read = tasks.into_iter().map(|task| (task.session, task.read_log(store)));
+            self.write_in_batches(read, &mut done)?;
             return Ok(done);
         }
         let tasks = Mutex::new(tasks.into_iter());
         std::thread::scope(|scope| {
-            // Bounded: a reader that is faster than what is written waits.
-            let (found, read) = sync_channel(BATCH);
+            // Bounded, so that fast readers wait for the writer.
+            let (results, read) = sync_channel(WRITE_BATCH);
             for _ in 0..readers {
-                let (tasks, found) = (&tasks, found.clone());
+                let (tasks, found) = (&tasks, results.clone());
                 scope.spawn(move || {
                     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
                     while let Some(task) = next() {
-                        // Nobody hears it any more: what was read before could not be kept.
-                        if found.send((task.session, task.read(store))).is_err() {
+                        // The receiver is gone because writing failed.
+                        if found.send((task.session, task.read_log(store))).is_err() {
                             return;
                         }
                     }
                 });
             }
-            drop(found);
-            self.keep(read.into_iter(), &mut done)
+            drop(results);
+            self.write_in_batches(read.into_iter(), &mut done)
         })?;
         Ok(done)
     }
 
-    /// What is to be read of a session, if it looks different.
-    fn task(
+    /// Returns how to read a session, if its stamp has changed.
+    fn read_task(
         &self,
-        look: &Look<'_>,
+        stamp_of: &StampFn<'_>,
         session: SessionId,
-        known: Option<&Known>,
-    ) -> Result<Option<Task>, IndexError> {
-        let stamp = look(session)?;
-        if known.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
+        indexed: Option<&IndexedSession>,
+    ) -> Result<Option<ReadTask>, IndexError> {
+        let stamp = stamp_of(session)?;
+        if indexed.is_some_and(|known| known.stamp == stamp && stamp.modified.is_some()) {
             return Ok(None);
         }
-        // A log only grows: one that was changed and did not is read whole, for what was read before may be damaged.
-        let grown = known.is_some_and(|known| {
+        // Logs only grow: a changed log that is not longer is read whole, since its old part may be damaged.
+        let has_grown = indexed.is_some_and(|known| {
             (known.stamp.file, known.stamp.bytes) < (stamp.file, stamp.bytes) || stamp.modified.is_none()
         });
-        let kept = if known.is_some() { self.summary(session)? } else { None };
-        let known = known.map(|known| known.at).zip(kept);
-        Ok(Some(Task { session, stamp, known, grown }))
+        let kept = if indexed.is_some() { self.stored_summary(session)? } else { None };
+        let known = indexed.map(|known| known.at).zip(kept);
+        Ok(Some(ReadTask { session, stamp, indexed: known, has_grown }))
     }
 
-    /// Keeps what was read, some sessions at a time.
-    fn keep(
+    /// Stores the results in batches.
+    fn write_in_batches(
         &mut self,
-        read: impl Iterator<Item = (SessionId, Result<Found, StoreError>)>,
-        done: &mut Refreshed,
+        read: impl Iterator<Item = (SessionId, Result<LogUpdate, StoreError>)>,
+        done: &mut RefreshReport,
     ) -> Result<(), IndexError> {
         let mut updates = Vec::new();
-        for (session, found) in read {
-            match found {
-                Ok(Found::New(update)) => updates.push(*update),
-                Ok(Found::Nothing(why)) => done.cannot(session, why),
+        for (session, results) in read {
+            match results {
+                Ok(LogUpdate::Changed(update)) => updates.push(*update),
+                Ok(LogUpdate::Unreadable(reason)) => done.add_failure(session, reason),
                 Err(StoreError::NotFound { .. }) => {}
-                Err(why) => done.cannot(session, why.to_string()),
+                Err(why) => done.add_failure(session, why.to_string()),
             }
-            if updates.len() >= BATCH {
+            if updates.len() >= WRITE_BATCH {
                 done.read += updates.len();
-                self.write(std::mem::take(&mut updates))?;
+                self.write_updates(std::mem::take(&mut updates))?;
             }
         }
         done.read += updates.len();
-        self.write(updates)
+        self.write_updates(updates)
     }
 
-    pub(crate) fn summary(&self, session: SessionId) -> Result<Option<Summary>, IndexError> {
-        let failed = self.failed("read");
+    pub(crate) fn stored_summary(&self, session: SessionId) -> Result<Option<SessionSummary>, IndexError> {
+        let failed = self.error_for("read");
         let mut rows = self
             .connection
             .prepare_cached("select summary, sum from session where id = ?1")
             .map_err(&failed)?;
-        let mut found = rows.query([session.to_string()]).map_err(&failed)?;
-        let Some(row) = found.next().map_err(&failed)? else { return Ok(None) };
+        let mut results = rows.query([session.to_string()]).map_err(&failed)?;
+        let Some(row) = results.next().map_err(&failed)? else { return Ok(None) };
         let (text, sum) =
             (row.get::<_, String>(0).map_err(&failed)?, row.get::<_, String>(1).map_err(&failed)?);
-        self.read_summary(&text, &sum).map(Some)
+        self.parse_summary(&text, &sum).map(Some)
     }
 
-    /// A summary as it was written, or the file is damaged.
-    pub(crate) fn read_summary(&self, text: &str, sum: &str) -> Result<Summary, IndexError> {
-        let damaged = |why: String| IndexError::Damaged { path: self.path.clone(), why };
-        if crate::sum_of(text) != sum {
-            return Err(damaged("a row is not what was written".to_owned()));
+    /// Parses a stored summary. A wrong checksum means that the file is damaged.
+    pub(crate) fn parse_summary(&self, text: &str, sum: &str) -> Result<SessionSummary, IndexError> {
+        let damaged = |reason: String| IndexError::DamagedFile { path: self.path.clone(), why: reason };
+        if crate::checksum(text) != sum {
+            return Err(damaged("the checksum of a row does not match".to_owned()));
         }
         serde_json::from_str(text).map_err(|why| damaged(why.to_string()))
     }
 
-    fn write(&mut self, updates: Vec<Update>) -> Result<(), IndexError> {
+    fn write_updates(&mut self, updates: Vec<IndexUpdate>) -> Result<(), IndexError> {
         if updates.is_empty() {
             return Ok(());
         }
-        let failed = self.failed("change");
-        let change = self.change()?;
-        // Words last: whatever is put in between makes the full-text part write what it has gathered.
+        let failed = self.error_for("change");
+        let change = self.begin_transaction()?;
+        // Texts last: other statements in between make the full-text index write its buffer.
         for update in &updates {
-            put(&change, update).map_err(&failed)?;
+            insert_session(&change, update).map_err(&failed)?;
         }
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         for update in &updates {
-            said.extend(say(&change, update).map_err(&failed)?);
+            message.extend(insert_messages(&change, update).map_err(&failed)?);
         }
-        for (n, said) in said {
+        for (n, said) in message {
             let words = change.prepare_cached("insert into said_words (rowid, text) values (?1, ?2)");
             words.and_then(|mut words| words.execute(params![n, said])).map_err(&failed)?;
         }
         change.commit().map_err(&failed)
     }
 
-    fn remove<'s>(&mut self, gone: impl Iterator<Item = &'s SessionId>) -> Result<usize, IndexError> {
-        let gone: Vec<String> = gone.map(ToString::to_string).collect();
+    fn remove_sessions<'s>(
+        &mut self,
+        removed_ids: impl Iterator<Item = &'s SessionId>,
+    ) -> Result<usize, IndexError> {
+        let gone: Vec<String> = removed_ids.map(ToString::to_string).collect();
         if gone.is_empty() {
             return Ok(0);
         }
-        let failed = self.failed("change");
-        let change = self.change()?;
+        let failed = self.error_for("change");
+        let change = self.begin_transaction()?;
         for session in &gone {
             change.execute("delete from said where session = ?1", [session]).map_err(&failed)?;
             change.execute("delete from session where id = ?1", [session]).map_err(&failed)?;
@@ -268,22 +281,25 @@ impl Index {
     }
 }
 
-/// The messages of a session, each with the number that it has got.
-fn say<'u>(change: &Transaction<'_>, update: &'u Update) -> rusqlite::Result<Vec<(i64, &'u str)>> {
+/// Inserts the messages of a session. Returns them with their row numbers.
+fn insert_messages<'u>(
+    change: &Transaction<'_>,
+    update: &'u IndexUpdate,
+) -> rusqlite::Result<Vec<(i64, &'u str)>> {
     let id = update.session.to_string();
     let mut say =
         change.prepare_cached("insert into said (session, seq, role, text) values (?1, ?2, ?3, ?4)")?;
-    let mut put = |said: &'u Said| {
-        let n = say.insert(params![id, said.seq.cast_signed(), said.role, said.text])?;
-        Ok((n, said.text.as_str()))
+    let mut put = |message: &'u IndexedMessage| {
+        let n = say.insert(params![id, message.seq.cast_signed(), message.role, message.text])?;
+        Ok((n, message.text.as_str()))
     };
-    update.said.iter().map(&mut put).collect()
+    update.messages.iter().map(&mut put).collect()
 }
 
-/// What a session comes to, without what was said in it.
-fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
+/// Inserts the row of a session, without its messages.
+fn insert_session(change: &Transaction<'_>, update: &IndexUpdate) -> rusqlite::Result<()> {
     let id = update.session.to_string();
-    if update.anew {
+    if update.replaces_all {
         change.prepare_cached("delete from said where session = ?1")?.execute([&id])?;
     }
     let summary = serde_json::to_string(&update.summary)
@@ -302,10 +318,14 @@ fn put(change: &Transaction<'_>, update: &Update) -> rusqlite::Result<()> {
         update.summary.updated.cast_signed(),
         update.summary.cwd,
         update.summary.archived.is_some(),
-        // One that owes another is not over for whoever looks for open ones.
-        update.summary.job.as_ref().map(|job| if job.owes_another() { "ending" } else { job.state.name() }),
+        // A job with a next firing counts as open.
+        update.summary.job.as_ref().map(|job| if job.needs_successor() {
+            "ending"
+        } else {
+            job.state.state_name()
+        }),
         summary,
-        crate::sum_of(&summary),
+        crate::checksum(&summary),
     ])?;
     Ok(())
 }

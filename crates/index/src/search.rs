@@ -1,4 +1,4 @@
-//! Searching what was said.
+//! Full-text search of messages.
 
 use std::collections::BTreeSet;
 
@@ -6,48 +6,49 @@ use minke_record::SessionId;
 use rusqlite::params;
 
 use crate::IndexError;
-use crate::open::Index;
+use crate::database::Index;
 
-/// The most that one search gives.
-pub const MATCHES: usize = 200;
-/// The most words that are looked for.
-pub const WORDS: usize = 16;
-/// The longest of them, in bytes.
-const WORD_BYTES: usize = 64;
-/// Words around what was found.
-const AROUND: i32 = 12;
+/// The maximum number of results.
+pub const MAX_MATCHES: usize = 200;
+/// The maximum number of words in a query.
+pub const MAX_WORDS: usize = 16;
+/// The maximum length of a word in bytes.
+const MAX_WORD_BYTES: usize = 64;
+/// The number of words around a match in a snippet.
+const SNIPPET_WORDS: i32 = 12;
 
-/// A message in which all words stand.
+/// A message that contains all words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hit {
+pub struct SearchHit {
     pub session: SessionId,
     pub seq: u64,
     /// `user` or `assistant`.
     pub role: String,
-    /// A piece of it, what was found between `[` and `]`.
+    /// An excerpt, with matches between `[` and `]`.
     pub snippet: String,
 }
 
 impl Index {
-    /// Messages in which all these words stand, the newest first: which are best, only reading all of them would
-    /// say. If they are few, those follow in which the last word is the beginning of one. Whatever is typed is looked for
-    /// as it stands: there is no syntax to get wrong.
-    pub fn search(&self, text: &str, limit: usize) -> Result<Vec<Hit>, IndexError> {
-        let Some(words) = quoted(text) else { return Ok(Vec::new()) };
-        let limit = limit.clamp(1, MATCHES);
-        let mut hits = self.matching(&words, limit)?;
-        // Beginnings cost as much as there are messages with any of their words.
+    /// Returns messages that contain all these words, newest first: ranking them would require reading all of them. If
+    /// there are few, adds those in which the last word is a prefix. Queries have no syntax: every word is searched
+    /// literally.
+    pub fn search_messages(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>, IndexError> {
+        let Some(words) = quote_words(text) else { return Ok(Vec::new()) };
+        let limit = limit.clamp(1, MAX_MATCHES);
+        let mut hits = self.find_matches(&words, limit)?;
+        // A prefix search takes time proportional to the messages with any matching word.
         if hits.len() < limit {
-            let more = self.matching(&format!("{words}*"), limit)?;
-            let known: BTreeSet<(SessionId, u64)> = hits.iter().map(|hit| (hit.session, hit.seq)).collect();
-            hits.extend(more.into_iter().filter(|hit| !known.contains(&(hit.session, hit.seq))));
+            let more = self.find_matches(&format!("{words}*"), limit)?;
+            let seen_hits: BTreeSet<(SessionId, u64)> =
+                hits.iter().map(|hit| (hit.session, hit.seq)).collect();
+            hits.extend(more.into_iter().filter(|hit| !seen_hits.contains(&(hit.session, hit.seq))));
             hits.truncate(limit);
         }
         Ok(hits)
     }
 
-    fn matching(&self, wanted: &str, limit: usize) -> Result<Vec<Hit>, IndexError> {
-        let failed = self.failed("search");
+    fn find_matches(&self, wanted: &str, limit: usize) -> Result<Vec<SearchHit>, IndexError> {
+        let failed = self.error_for("search");
         let mut rows = self
             .connection
             .prepare_cached(
@@ -57,38 +58,38 @@ impl Index {
             )
             .map_err(&failed)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = rows
-            .query_map(params![wanted, limit, AROUND], |row| {
+        let rows_found = rows
+            .query_map(params![wanted, limit, SNIPPET_WORDS], |row| {
                 let session: String = row.get(0)?;
                 Ok((session, row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?))
             })
             .map_err(&failed)?;
         let mut hits = Vec::new();
-        for row in found {
+        for row in rows_found {
             let (session, seq, role, snippet) = row.map_err(&failed)?;
             if let Ok(session) = session.parse() {
-                hits.push(Hit { session, seq: seq.cast_unsigned(), role, snippet });
+                hits.push(SearchHit { session, seq: seq.cast_unsigned(), role, snippet });
             }
         }
         Ok(hits)
     }
 }
 
-/// The words as the full-text search takes them: each a plain text.
-fn quoted(text: &str) -> Option<String> {
+/// Returns the words as full-text search strings.
+fn quote_words(text: &str) -> Option<String> {
     let word = |word: &str| {
         let short: String = word
             .char_indices()
-            .take_while(|(at, c)| at + c.len_utf8() <= WORD_BYTES)
+            .take_while(|(at, c)| at + c.len_utf8() <= MAX_WORD_BYTES)
             .map(|(_, c)| c)
             .collect();
         format!("\"{}\"", short.replace('"', "\"\"").replace('\0', ""))
     };
-    // A word without letters or digits finds nothing and would make all others find nothing.
+    // A word without letters or digits would match nothing and exclude all results.
     let words: Vec<String> = text
         .split_whitespace()
         .filter(|word| word.chars().any(char::is_alphanumeric))
-        .take(WORDS)
+        .take(MAX_WORDS)
         .map(word)
         .collect();
     (!words.is_empty()).then(|| words.join(" "))

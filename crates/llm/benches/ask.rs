@@ -1,9 +1,10 @@
-//! The figures of asking: how long the first request takes to leave, and what a reply of 20,000 deltas costs the one
-//! who reads it, against a client that only reads the same bytes. One server on loopback, in a thread of its own.
+//! Benchmarks of a model request: the time until the first request leaves, and the cost of reading a reply of
+//! 20,000 deltas, compared with a client that only reads the same bytes. The server runs on loopback in its
+//! own thread.
 //!
-//! CPU is that of the reading thread alone. Every figure is a median over the samples printed with it.
+//! CPU time is that of the reading thread alone. Every number is the median of the printed samples.
 
-#![expect(clippy::print_stdout, reason = "the figures are the output")]
+#![expect(clippy::print_stdout, reason = "the measurements are the output")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use minke_llm::{Around, ModelRequest, Resolved, TapeWriter, resolve};
+use minke_llm::{ModelRequest, RecordingWriter, ResolveContext, ResolvedModel, resolve_model};
 use minke_model::{ModelEvent, Prompt};
 use minke_record::Item;
 use rustix::time::{ClockId, clock_gettime};
@@ -21,11 +22,11 @@ const SAMPLES: usize = 15;
 const DELTAS: usize = 20_000;
 
 fn main() {
-    let body = Arc::new(body());
-    let (addr, first_bytes) = serve(Arc::clone(&body));
-    first_request(addr, &first_bytes);
+    let body = Arc::new(stream_body());
+    let (addr, first_bytes) = serve_body(Arc::clone(&body));
+    measure_first_request(addr, &first_bytes);
     for scheme in ["http", "https"] {
-        refused(scheme);
+        measure_first_client(scheme);
     }
     println!(
         "{DELTAS} deltas, {} KiB, over loopback HTTP, chat format, {SAMPLES} samples:",
@@ -33,51 +34,57 @@ fn main() {
     );
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
-    let resolved = model(addr, true);
-    let keyless = model(addr, false);
-    report("  asked, decoded, redacted, recorded", &mut || runtime.block_on(ask(&resolved, true)));
-    report("  asked, decoded, redacted          ", &mut || runtime.block_on(ask(&resolved, false)));
-    report("  asked, decoded                    ", &mut || runtime.block_on(ask(&keyless, false)));
-    report("  only read                         ", &mut || only_read(addr, body.len()));
+    let resolved = test_model(addr, true);
+    let keyless = test_model(addr, false);
+    report_timing("  asked, decoded, redacted, recorded", &mut || {
+        runtime.block_on(ask_model(&resolved, true))
+    });
+    report_timing("  asked, decoded, redacted          ", &mut || {
+        runtime.block_on(ask_model(&resolved, false))
+    });
+    report_timing("  asked, decoded                    ", &mut || {
+        runtime.block_on(ask_model(&keyless, false))
+    });
+    report_timing("  only read                         ", &mut || read_raw(addr, body.len()));
 }
 
-/// From a resolved model to the first byte of its request at the server, connections and all made anew.
-fn first_request(addr: SocketAddr, first_bytes: &mpsc::Receiver<Instant>) {
+/// From a resolved model to the first byte of its request at the server, including new connections.
+fn measure_first_request(addr: SocketAddr, first_bytes: &mpsc::Receiver<Instant>) {
     let mut times = Vec::new();
     for _ in 0..SAMPLES {
-        let resolved = model(addr, true);
+        let resolved = test_model(addr, true);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
         let begun = Instant::now();
         runtime.block_on(async {
-            let mut stream = resolved.model.ask(Arc::new(prompt(&resolved)));
+            let mut stream = resolved.model.stream_reply(Arc::new(test_prompt(&resolved)));
             stream.next().await
         });
-        let arrived = first_bytes.recv().expect("the server saw it");
+        let arrived = first_bytes.recv().expect("the server received it");
         times.push(arrived.duration_since(begun));
     }
     while first_bytes.try_recv().is_ok() {}
-    println!("ask to first byte at the server, nothing built yet: {:?}", median(&mut times));
+    println!("request to first byte at the server, without a client: {:?}", median_duration(&mut times));
 }
 
-/// What it takes to make the first client, seen from a request to nobody.
-fn refused(scheme: &str) {
+/// The cost of the first client, measured with a refused connection.
+fn measure_first_client(scheme: &str) {
     let mut times = Vec::new();
     for _ in 0..SAMPLES {
         let base = format!("{scheme}://127.0.0.1:1");
-        let request = ModelRequest { base_url: Some(base), ..ModelRequest::from("ollama/nobody") };
-        let around = Around::here(Path::new("/"), None).with_env(|_| None);
-        let resolved = resolve(&request, &around).expect("the model is known");
+        let request = ModelRequest { base_url: Some(base), ..ModelRequest::from("ollama/none") };
+        let around = ResolveContext::for_process(Path::new("/"), None).with_env(|_| None);
+        let resolved = resolve_model(&request, &around).expect("the model is known");
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
         let begun = Instant::now();
-        runtime.block_on(resolved.model.ask(Arc::new(prompt(&resolved))).count());
+        runtime.block_on(resolved.model.stream_reply(Arc::new(test_prompt(&resolved))).count());
         times.push(begun.elapsed());
     }
-    println!("first request to {scheme}, refused: {:?}", median(&mut times));
+    println!("first request to {scheme}, refused: {:?}", median_duration(&mut times));
 }
 
-fn report(what: &str, run: &mut dyn FnMut() -> usize) {
+fn report_timing(what: &str, run: &mut dyn FnMut() -> usize) {
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     let mut count = 0;
     for _ in 0..SAMPLES {
@@ -86,29 +93,29 @@ fn report(what: &str, run: &mut dyn FnMut() -> usize) {
         wall.push(begun.elapsed());
         cpu.push(thread_cpu().saturating_sub(used));
     }
-    println!("{what}: CPU {:?}, wall {:?} ({count})", median(&mut cpu), median(&mut wall));
+    println!("{what}: CPU {:?}, wall {:?} ({count})", median_duration(&mut cpu), median_duration(&mut wall));
 }
 
-async fn ask(resolved: &Resolved, record: bool) -> usize {
-    let mut stream = resolved.model.ask(Arc::new(prompt(resolved)));
-    let mut tape = TapeWriter::new();
+async fn ask_model(resolved: &ResolvedModel, record: bool) -> usize {
+    let mut stream = resolved.model.stream_reply(Arc::new(test_prompt(resolved)));
+    let mut tape = RecordingWriter::new();
     let mut deltas = 0;
     while let Some(event) = stream.next().await {
         match event.expect("the reply is whole") {
             ModelEvent::Delta { .. } => deltas += 1,
-            ModelEvent::Tape(piece) if record => tape.push(&piece),
+            ModelEvent::RecordingPart(piece) if record => tape.push_part(&piece),
             _ => {}
         }
     }
     if record {
-        tape.finish().expect("the recording is kept");
+        tape.finish().expect("the recording is complete");
     }
     assert_eq!(deltas, DELTAS);
     deltas
 }
 
-/// The least that a client can do.
-fn only_read(addr: SocketAddr, length: usize) -> usize {
+/// The minimum that a client must do.
+fn read_raw(addr: SocketAddr, length: usize) -> usize {
     let mut socket = TcpStream::connect(addr).expect("the server listens");
     let request = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
     socket.write_all(request.as_bytes()).expect("the server reads");
@@ -122,7 +129,7 @@ fn only_read(addr: SocketAddr, length: usize) -> usize {
     seen
 }
 
-fn model(addr: SocketAddr, key: bool) -> Resolved {
+fn test_model(addr: SocketAddr, key: bool) -> ResolvedModel {
     let request = ModelRequest {
         base_url: Some(format!("http://{addr}")),
         auth: (!key).then(|| "none".into()),
@@ -130,17 +137,18 @@ fn model(addr: SocketAddr, key: bool) -> Resolved {
     };
     let env =
         move |name: &str| (key && name == "OPENAI_API_KEY").then(|| "sk-bench-0123456789abcdef".to_owned());
-    resolve(&request, &Around::here(Path::new("/"), None).with_env(env)).expect("the model is known")
+    resolve_model(&request, &ResolveContext::for_process(Path::new("/"), None).with_env(env))
+        .expect("the model is known")
 }
 
-fn prompt(resolved: &Resolved) -> Prompt {
+fn test_prompt(resolved: &ResolvedModel) -> Prompt {
     Prompt {
         system: "be brief".into(),
-        ..Prompt::new(resolved.route.clone(), vec![Arc::new(Item::user("hello"))])
+        ..Prompt::new(resolved.route.clone(), vec![Arc::new(Item::user_message("hello"))])
     }
 }
 
-fn body() -> Vec<u8> {
+fn stream_body() -> Vec<u8> {
     let mut body = String::new();
     for number in 0..DELTAS {
         body.push_str(&format!(
@@ -154,8 +162,8 @@ fn body() -> Vec<u8> {
     body.into_bytes()
 }
 
-/// Answers every request with the body, and tells when the first byte of each connection came.
-fn serve(body: Arc<Vec<u8>>) -> (SocketAddr, mpsc::Receiver<Instant>) {
+/// Answers every request with `body` and reports when the first byte of each connection arrived.
+fn serve_body(body: Arc<Vec<u8>>) -> (SocketAddr, mpsc::Receiver<Instant>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let addr = listener.local_addr().expect("it has an address");
     let (tell, told) = mpsc::channel();
@@ -166,7 +174,7 @@ fn serve(body: Arc<Vec<u8>>) -> (SocketAddr, mpsc::Receiver<Instant>) {
             std::thread::spawn(move || {
                 let mut first = true;
                 while let Some(begun) = read_request(&mut socket) {
-                    // Nobody may be waiting to be told any more.
+                    // The receiver may be gone.
                     if std::mem::take(&mut first) && tell.send(begun).is_err() {
                         return;
                     }
@@ -182,7 +190,7 @@ fn serve(body: Arc<Vec<u8>>) -> (SocketAddr, mpsc::Receiver<Instant>) {
     (addr, told)
 }
 
-/// Reads one request; gives when its first byte came.
+/// Reads one request and returns when its first byte arrived.
 fn read_request(socket: &mut TcpStream) -> Option<Instant> {
     let (mut seen, mut piece, mut begun) = (Vec::new(), vec![0; 64 * 1024], None);
     loop {
@@ -204,7 +212,7 @@ fn thread_cpu() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-fn median(times: &mut [Duration]) -> Duration {
+fn median_duration(times: &mut [Duration]) -> Duration {
     times.sort();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }

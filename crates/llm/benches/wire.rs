@@ -1,69 +1,72 @@
-//! The figures of the wire: how fast each scheme's stream is decoded, and how long a request of 2,000 items takes to
-//! build. One core, no network.
+//! Benchmarks of the wire formats: the decoding speed of each scheme, and the time to build a request of
+//! 2,000 items. One core, no network.
 //!
-//! Every figure is a median over the samples printed with it; a goal that is missed is printed as missed. The floor of
-//! decoding is reading the same events' JSON and throwing it away.
+//! Every number is the median of the printed samples; a missed goal is printed as missed. The floor of
+//! decoding is parsing the same events as JSON and discarding the result.
 
-#![expect(clippy::print_stdout, reason = "the figures are the output")]
+#![expect(clippy::print_stdout, reason = "the measurements are the output")]
 
 use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use minke_llm::{Capability, Decoder, Quirks, Scheme, Settings, build};
+use minke_llm::{ModelCapability, ModelSettings, ProviderQuirks, ReplyDecoder, WireScheme, build_request};
 use minke_model::{ModelEvent, Prompt};
 use minke_record::{CallId, Item, Role, Route, ToolSpec};
 use serde_json::{Value, json};
 
 const SAMPLES: usize = 15;
-/// Events of one body.
+/// Events in one body.
 const EVENTS: usize = 20_000;
-/// What a socket gives at once.
-const CHUNK: usize = 16 * 1024;
+/// Bytes that a socket returns at once.
+const CHUNK_BYTES: usize = 16 * 1024;
 const ITEMS: usize = 2_000;
-const SCHEMES: [(Scheme, &str); 4] = [
-    (Scheme::Anthropic, "anthropic"),
-    (Scheme::OpenaiResponses, "openai_responses"),
-    (Scheme::OpenaiChat, "openai_chat"),
-    (Scheme::Gemini, "gemini"),
+const SCHEMES: [(WireScheme, &str); 4] = [
+    (WireScheme::Anthropic, "anthropic"),
+    (WireScheme::OpenaiResponses, "openai_responses"),
+    (WireScheme::OpenaiChat, "openai_chat"),
+    (WireScheme::Gemini, "gemini"),
 ];
 
 fn main() {
-    // Without a word all schemes are measured, with one that scheme.
+    // Measures all schemes, or only the one named on the command line.
     let word = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let wanted = |name: &str| word.as_ref().is_none_or(|word| word == name);
     for (scheme, name) in SCHEMES.into_iter().filter(|(_, name)| wanted(name)) {
-        decode(scheme, name);
+        bench_decode(scheme, name);
     }
     for (scheme, name) in SCHEMES.into_iter().filter(|(_, name)| wanted(name)) {
-        request(scheme, name);
+        bench_request(scheme, name);
     }
 }
 
-fn decode(scheme: Scheme, name: &str) {
-    let body = body(scheme);
+fn bench_decode(scheme: WireScheme, name: &str) {
+    let body = stream_body(scheme);
     let megabytes = body.len() as f64 / 1e6;
     let (mut rates, mut floors) = (Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
         let start = Instant::now();
-        let (mut decoder, mut events, mut deltas) = (Decoder::new(scheme), Vec::new(), 0);
-        for chunk in body.chunks(CHUNK) {
-            decoder.push(chunk, &mut events).expect("the body is good");
+        let (mut decoder, mut events, mut deltas) = (ReplyDecoder::new(scheme), Vec::new(), 0);
+        for chunk in body.chunks(CHUNK_BYTES) {
+            decoder.push_bytes(chunk, &mut events).expect("the body is good");
             deltas += events.drain(..).filter(|event| matches!(event, ModelEvent::Delta { .. })).count();
         }
         decoder.finish(&mut events).expect("the body is whole");
         rates.push(megabytes / start.elapsed().as_secs_f64());
-        assert_eq!(deltas, EVENTS, "{name}: what was measured?");
-        floors.push(megabytes / read_and_forget(&body));
+        assert_eq!(deltas, EVENTS, "{name}: unexpected number of deltas");
+        floors.push(megabytes / seconds_to_read(&body));
     }
-    let rate = median(&mut rates);
-    goal(&format!("decode {name}, MB/s of one core"), rate, rate >= 150.0, ">= 150", &rates);
-    println!("  floor: {:.0} MB/s, the JSON of the same events read and forgotten", median(&mut floors));
+    let rate = median_seconds(&mut rates);
+    report_goal(&format!("decode {name}, MB/s of one core"), rate, rate >= 150.0, ">= 150", &rates);
+    println!(
+        "  floor: {:.0} MB/s, the same events parsed as JSON and discarded",
+        median_seconds(&mut floors)
+    );
 }
 
-/// Seconds for the least that a reader of these events must do.
-fn read_and_forget(body: &[u8]) -> f64 {
+/// Seconds for the minimum work of a reader of these events.
+fn seconds_to_read(body: &[u8]) -> f64 {
     let start = Instant::now();
     for line in body.split(|byte| *byte == b'\n') {
         if let Some(data) = line.strip_prefix(b"data: ")
@@ -75,8 +78,8 @@ fn read_and_forget(body: &[u8]) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// A long answer as the provider frames it.
-fn body(scheme: Scheme) -> Vec<u8> {
+/// A long reply in the framing of the provider.
+fn stream_body(scheme: WireScheme) -> Vec<u8> {
     let mut out = Vec::new();
     let mut say = |event: Option<&str>, data: Value| {
         if let Some(event) = event {
@@ -86,7 +89,7 @@ fn body(scheme: Scheme) -> Vec<u8> {
     };
     let words = |n: usize| format!("some words, {n} of them ");
     match scheme {
-        Scheme::Anthropic => {
+        WireScheme::Anthropic => {
             say(
                 Some("message_start"),
                 json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}}),
@@ -108,7 +111,7 @@ fn body(scheme: Scheme) -> Vec<u8> {
             );
             say(Some("message_stop"), json!({"type": "message_stop"}));
         }
-        Scheme::OpenaiResponses => {
+        WireScheme::OpenaiResponses => {
             say(
                 Some("response.created"),
                 json!({"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}}),
@@ -143,7 +146,7 @@ fn body(scheme: Scheme) -> Vec<u8> {
                 json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [item], "usage": {"input_tokens": 9, "output_tokens": 99}}}),
             );
         }
-        Scheme::OpenaiChat => {
+        WireScheme::OpenaiChat => {
             for n in 0..EVENTS {
                 say(
                     None,
@@ -156,7 +159,7 @@ fn body(scheme: Scheme) -> Vec<u8> {
             );
             out.extend_from_slice(b"data: [DONE]\n\n");
         }
-        Scheme::Gemini => {
+        WireScheme::Gemini => {
             for n in 0..EVENTS {
                 let stop = if n + 1 == EVENTS { json!("STOP") } else { Value::Null };
                 say(
@@ -165,51 +168,51 @@ fn body(scheme: Scheme) -> Vec<u8> {
                 );
             }
         }
-        Scheme::Scripted => {}
+        WireScheme::Scripted => {}
     }
     out
 }
 
-fn request(scheme: Scheme, name: &str) {
-    let prompt = conversation(name);
-    let settings = Settings {
+fn bench_request(scheme: WireScheme, name: &str) {
+    let prompt = long_conversation(name);
+    let settings = ModelSettings {
         scheme,
         provider: "bench".into(),
         model_id: "bench".into(),
         max_output: Some(32_000),
-        capability: Capability::default(),
-        quirks: Quirks::default(),
+        capability: ModelCapability::default(),
+        quirks: ProviderQuirks::default(),
     };
     let mut times = Vec::new();
     let mut bytes = 0;
     for _ in 0..SAMPLES {
         let start = Instant::now();
-        let wire = build(&prompt, &settings).expect("the conversation is good");
+        let wire = build_request(&prompt, &settings).expect("the conversation is good");
         times.push(start.elapsed().as_secs_f64() * 1e3);
         bytes = wire.body.len();
     }
-    let time = median(&mut times);
-    goal(&format!("build a request of 2,000 items, {name}, ms"), time, time <= 5.0, "<= 5", &times);
-    println!("  {:.2} MB; copying as many bytes takes {:.2} ms", bytes as f64 / 1e6, copying(bytes));
+    let time = median_seconds(&mut times);
+    report_goal(&format!("build a request of 2,000 items, {name}, ms"), time, time <= 5.0, "<= 5", &times);
+    println!("  {:.2} MB; copying as many bytes takes {:.2} ms", bytes as f64 / 1e6, seconds_to_copy(bytes));
 }
 
-fn copying(bytes: usize) -> f64 {
+fn seconds_to_copy(bytes: usize) -> f64 {
     let source = vec![b'x'; bytes];
     let start = Instant::now();
     black_box(source.clone());
     start.elapsed().as_secs_f64() * 1e3
 }
 
-/// A working day: questions, thinking, calls and results of a kilobyte each.
-fn conversation(scheme: &str) -> Prompt {
+/// A long conversation: questions, thinking, calls and results of a kilobyte each.
+fn long_conversation(scheme: &str) -> Prompt {
     let route = Route { provider: "bench".into(), model: "bench".into(), scheme: scheme.into() };
-    let mut items = vec![Arc::new(Item::user("Look at everything."))];
+    let mut items = vec![Arc::new(Item::user_message("Look at everything."))];
     for n in 0.. {
         if items.len() + 4 > ITEMS {
             break;
         }
         let call_id = CallId(format!("call_{n}_0"));
-        items.push(Arc::new(Item::assistant(format!("Next I look at file {n}."))));
+        items.push(Arc::new(Item::assistant_message(format!("Next I look at file {n}."))));
         items.push(Arc::new(Item::ToolCall {
             call_id: call_id.clone(),
             name: "Read".into(),
@@ -238,12 +241,12 @@ fn conversation(scheme: &str) -> Prompt {
     }
 }
 
-fn median(samples: &mut [f64]) -> f64 {
+fn median_seconds(samples: &mut [f64]) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples[samples.len() / 2]
 }
 
-fn goal(name: &str, seen: f64, held: bool, goal: &str, samples: &[f64]) {
+fn report_goal(name: &str, seen: f64, held: bool, goal: &str, samples: &[f64]) {
     println!(
         "{name}: {seen:.2} (median of {}), goal {goal}: {}",
         samples.len(),

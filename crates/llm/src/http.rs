@@ -1,9 +1,10 @@
-//! HTTP: one stack for all providers: connections, certificates, deadlines, addresses.
+//! HTTP: the transport of all providers: connections, certificates, timeouts, URLs.
 //!
-//! Here: sending one request and reading its answer piece by piece, and what went wrong with the transport, in words.
-//! Elsewhere: proxies (`proxy`), what is sent (`build`), what an error status means (`classify`), keys (`provider`).
-//! Invariant: nothing is built before the first request, and the system's certificates are not read for `http://`
-//! (`tests/http.rs`); no redirect is followed, so a key goes nowhere else; every wait has a deadline.
+//! Here: sending one request, reading its response piece by piece, and describing transport errors.
+//! Elsewhere: proxies (`proxy`), the request (`build`), the meaning of an error status (`classify`), keys
+//! (`provider`). Invariant: nothing is created before the first request, and the system's certificates are
+//! not read for `http://` (`tests/http.rs`); no redirect is followed, so a key goes nowhere else; every wait
+//! has a timeout.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -14,143 +15,154 @@ use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Response, Url};
 
-use crate::problem::{Problem, Reason};
-use crate::proxy::{Proxies, Via};
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::proxy::{ProxyConfig, ProxyVia};
 
 const USER_AGENT: &str = concat!("minke/", env!("CARGO_PKG_VERSION"));
-/// How long a connection is kept for the next request: longer than a person thinks, shorter than most servers keep it.
-const KEEP_ALIVE: Duration = Duration::from_secs(90);
-/// Clients are kept by connect deadline; more different ones than this are not kept.
-const CLIENTS: usize = 16;
-/// What is shown of a chain of errors.
-const SHOWN_CHARS: usize = 500;
+/// How long an idle connection is kept: longer than a user's pause, shorter than the timeout of most servers.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// The most cached clients. They are keyed by connect timeout.
+const MAX_CLIENTS: usize = 16;
+/// The longest shown chain of errors.
+const MAX_SHOWN_CHARS: usize = 500;
 
-/// The time that a server has.
+/// The timeouts of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Deadlines {
+pub(crate) struct HttpTimeouts {
     pub(crate) connect: Duration,
-    /// From the request to the first byte of the answer's body.
+    /// From the request to the first byte of the response body.
     pub(crate) first_byte: Duration,
     /// Between two pieces of the body.
     pub(crate) idle: Duration,
 }
 
-/// The connections of a process, made when they are needed.
+/// The connections of a process, created on demand.
 #[derive(Debug)]
-pub struct Http {
-    proxies: Proxies,
-    clients: Mutex<Vec<(Kind, Client)>>,
+pub struct HttpPool {
+    proxies: ProxyConfig,
+    clients: Mutex<Vec<(ClientKey, Client)>>,
 }
 
-/// What makes one client different from another.
+/// The key of a cached client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
-    /// Whether the system's certificates are needed, which take time to read.
-    certificates: bool,
+struct ClientKey {
+    /// Whether the system's certificates are needed, which are slow to load.
+    needs_certificates: bool,
     connect: Duration,
 }
 
 /// One request.
-pub(crate) struct Post {
+pub(crate) struct PostRequest {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
-impl Http {
-    /// Proxies are those of the variables that `env` gives. Builds nothing yet.
-    pub fn new(env: &dyn Fn(&str) -> Option<String>) -> Http {
-        Http { proxies: Proxies::read(env), clients: Mutex::new(Vec::new()) }
+impl HttpPool {
+    /// Creates a pool without clients. `env` reads the proxy variables.
+    pub fn new(env: &dyn Fn(&str) -> Option<String>) -> HttpPool {
+        HttpPool { proxies: ProxyConfig::from_env(env), clients: Mutex::new(Vec::new()) }
     }
 
-    /// The one of this process.
-    pub fn of_process() -> Arc<Http> {
-        static HTTP: OnceLock<Arc<Http>> = OnceLock::new();
-        Arc::clone(HTTP.get_or_init(|| Arc::new(Http::new(&|name| std::env::var(name).ok()))))
+    /// Returns the pool of this process.
+    pub fn shared() -> Arc<HttpPool> {
+        static HTTP: OnceLock<Arc<HttpPool>> = OnceLock::new();
+        Arc::clone(HTTP.get_or_init(|| Arc::new(HttpPool::new(&|name| std::env::var(name).ok()))))
     }
 
-    /// The variable whose proxy a request to this address goes through, and the proxy, without a password.
+    /// Returns the proxy for `url` and the variable that sets it, without its password.
     pub(crate) fn proxy_for(&self, url: &Url) -> Option<String> {
-        self.proxies.applies(url).map(ToString::to_string)
+        self.proxies.proxy_for(url).map(ToString::to_string)
     }
 
-    /// Sends a request and waits until the answer begins.
-    pub(crate) async fn post(&self, post: Post, deadlines: Deadlines) -> Result<Answer, Problem> {
-        let via = self.proxies.applies(&post.url);
+    /// Sends a request and waits for the start of the response.
+    pub(crate) async fn send_post(
+        &self,
+        post: PostRequest,
+        deadlines: HttpTimeouts,
+    ) -> Result<HttpResponse, ProviderError> {
+        let via = self.proxies.proxy_for(&post.url);
         let secure_proxy = via.is_some_and(|via| via.url.scheme() == "https");
-        let certificates = post.url.scheme() == "https" || secure_proxy;
-        let client = self.client(Kind { certificates, connect: deadlines.connect })?;
+        let needs_certificates = post.url.scheme() == "https" || secure_proxy;
+        let client = self.client_for(ClientKey { needs_certificates, connect: deadlines.connect })?;
         let request = client.post(post.url.clone()).headers(post.headers).body(post.body);
         let begun = async {
-            let mut response = request.send().await.map_err(|e| unsent(&e, via, deadlines.connect))?;
-            // The head of an error is enough; a reply has begun when its first byte is here.
+            let mut response = request.send().await.map_err(|e| send_error(&e, via, deadlines.connect))?;
+            // For an error the headers are enough; a reply starts with its first byte.
             let first = match response.status().is_success() {
-                true => response.chunk().await.map_err(|e| broken(&e))?,
+                true => response.chunk().await.map_err(|e| body_error(&e))?,
                 false => None,
             };
             Ok((response, first))
         };
-        let (response, first) = tokio::time::timeout(deadlines.first_byte, begun).await.map_err(|_| {
-            let waited = shown_seconds(deadlines.first_byte);
-            Problem::new(Reason::Timeout, format!("no byte of an answer came within {waited} (first_byte_s)"))
-        })??;
-        let over = first.is_none() && response.status().is_success();
-        Ok(Answer { response, first, over, idle: deadlines.idle })
+        let (response, first_chunk) =
+            tokio::time::timeout(deadlines.first_byte, begun).await.map_err(|_| {
+                let waited = format_seconds(deadlines.first_byte);
+                ProviderError::new(
+                    ProviderErrorKind::Timeout,
+                    format!("no response within {waited} (first_byte_s)"),
+                )
+            })??;
+        let is_finished = first_chunk.is_none() && response.status().is_success();
+        Ok(HttpResponse { response, first_chunk, is_finished, idle: deadlines.idle })
     }
 
-    fn client(&self, kind: Kind) -> Result<Client, Problem> {
-        // A thread that panicked inside left at worst one client fewer.
+    fn client_for(&self, kind: ClientKey) -> Result<Client, ProviderError> {
+        // A thread that panicked inside can only have lost a cached client.
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(have, _)| *have == kind) {
             return Ok(client.clone());
         }
-        let client = self.build(kind)?;
-        if clients.len() >= CLIENTS {
+        let client = self.build_client(kind)?;
+        if clients.len() >= MAX_CLIENTS {
             clients.remove(0);
         }
         clients.push((kind, client.clone()));
         Ok(client)
     }
 
-    fn build(&self, kind: Kind) -> Result<Client, Problem> {
+    fn build_client(&self, kind: ClientKey) -> Result<Client, ProviderError> {
         let new = || {
             let builder = Client::builder()
                 .user_agent(USER_AGENT)
                 .redirect(reqwest::redirect::Policy::none())
                 .referer(false)
                 .connect_timeout(kind.connect)
-                .pool_idle_timeout(KEEP_ALIVE)
+                .pool_idle_timeout(POOL_IDLE_TIMEOUT)
                 .tcp_nodelay(true);
-            self.proxies.install(builder)
+            self.proxies.configure_client(builder)
         };
-        if !kind.certificates {
-            return new()?.tls_certs_only([]).build().map_err(|e| not_built(&e));
+        if !kind.needs_certificates {
+            return new()?.tls_certs_only([]).build().map_err(|e| build_error(&e));
         }
-        // Without certificates of the system, as in a bare container, the widely trusted ones are used.
+        // Without system certificates, as in a minimal container, use the bundled ones.
         new()?
             .build()
-            .or_else(|_| new()?.tls_certs_only(own_certificates()?).build().map_err(|e| not_built(&e)))
+            .or_else(|_| new()?.tls_certs_only(system_certificates()?).build().map_err(|e| build_error(&e)))
     }
 }
 
-fn own_certificates() -> Result<Vec<reqwest::Certificate>, Problem> {
+fn system_certificates() -> Result<Vec<reqwest::Certificate>, ProviderError> {
     let all = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-    all.map(|der| reqwest::Certificate::from_der(der)).collect::<Result<_, _>>().map_err(|e| not_built(&e))
+    all.map(|der| reqwest::Certificate::from_der(der)).collect::<Result<_, _>>().map_err(|e| build_error(&e))
 }
 
-fn not_built(error: &reqwest::Error) -> Problem {
-    Problem::new(Reason::Tls, format!("no connections can be made here: {}", chain(error)))
+fn build_error(error: &reqwest::Error) -> ProviderError {
+    ProviderError::new(
+        ProviderErrorKind::Tls,
+        format!("could not create an HTTP client: {}", error_chain(error)),
+    )
 }
 
-/// An answer that has begun.
-pub(crate) struct Answer {
+/// A response that has started.
+pub(crate) struct HttpResponse {
     response: Response,
-    first: Option<Bytes>,
-    over: bool,
+    first_chunk: Option<Bytes>,
+    is_finished: bool,
     idle: Duration,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
@@ -159,110 +171,120 @@ impl Answer {
         self.response.headers().get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The next piece of the body, decompressed; `None` at its end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
-        if let Some(first) = self.first.take() {
+    /// Returns the next decompressed piece of the body, or `None` at its end.
+    pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        if let Some(first) = self.first_chunk.take() {
             return Ok(Some(first));
         }
-        if self.over {
+        if self.is_finished {
             return Ok(None);
         }
         let next = tokio::time::timeout(self.idle, self.response.chunk()).await.map_err(|_| {
-            let waited = shown_seconds(self.idle);
-            Problem::new(Reason::Timeout, format!("the answer stood still for {waited} (idle_s)"))
+            let waited = format_seconds(self.idle);
+            ProviderError::new(
+                ProviderErrorKind::Timeout,
+                format!("the response stalled for {waited} (idle_s)"),
+            )
         })?;
-        let next = next.map_err(|e| broken(&e))?;
-        self.over = next.is_none();
+        let next = next.map_err(|e| body_error(&e))?;
+        self.is_finished = next.is_none();
         Ok(next)
     }
 }
 
-/// No answer began.
-fn unsent(error: &reqwest::Error, via: Option<&Via>, connect: Duration) -> Problem {
-    let words = chain(error);
-    if let Some(text) = tls_words(error) {
-        return Problem::new(Reason::Tls, text);
+/// Converts an error before the response started.
+fn send_error(error: &reqwest::Error, via: Option<&ProxyVia>, connect: Duration) -> ProviderError {
+    let words = error_chain(error);
+    if let Some(text) = tls_message(error) {
+        return ProviderError::new(ProviderErrorKind::Tls, text);
     }
     let timed_out = error.is_timeout();
     if via.is_some() && error.is_connect() {
-        return Problem::new(Reason::Proxy, words);
+        return ProviderError::new(ProviderErrorKind::Proxy, words);
     }
     if timed_out {
-        let waited = shown_seconds(connect);
-        return Problem::new(Reason::Timeout, format!("no connection within {waited} (connect_s)"));
+        let waited = format_seconds(connect);
+        return ProviderError::new(
+            ProviderErrorKind::Timeout,
+            format!("no connection within {waited} (connect_s)"),
+        );
     }
-    let text = match (error.is_dns(), io_kind(error)) {
+    let text = match (error.is_dns(), io_error_kind(error)) {
         (true, _) => format!("the name of the host cannot be resolved: {words}"),
         (_, Some(std::io::ErrorKind::ConnectionRefused)) => {
             "the connection was refused: nothing listens there".to_owned()
         }
         _ => words,
     };
-    Problem::new(Reason::Network, text)
+    ProviderError::new(ProviderErrorKind::Network, text)
 }
 
-/// An answer began and did not come to its end.
-fn broken(error: &reqwest::Error) -> Problem {
-    Problem::new(Reason::Cut, format!("the connection broke in the middle of the answer: {}", chain(error)))
+/// Converts an error inside the response body.
+fn body_error(error: &reqwest::Error) -> ProviderError {
+    ProviderError::new(
+        ProviderErrorKind::Interrupted,
+        format!("the connection broke in the middle of the response: {}", error_chain(error)),
+    )
 }
 
-/// What the TLS layer says, if it is to blame.
-fn tls_words(error: &reqwest::Error) -> Option<String> {
-    causes(error).find_map(|cause| match cause.downcast_ref::<rustls::Error>() {
+/// Returns the error of the TLS layer, if it is the cause.
+fn tls_message(error: &reqwest::Error) -> Option<String> {
+    error_causes(error).find_map(|cause| match cause.downcast_ref::<rustls::Error>() {
         Some(tls @ rustls::Error::InvalidMessage(_)) => Some(format!("the server does not speak TLS: {tls}")),
         Some(tls) => Some(tls.to_string()),
-        // The handshake ended without a word.
+        // The handshake ended without an alert.
         None => Some(cause.to_string()).filter(|words| words.starts_with("tls handshake")),
     })
 }
 
-fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
-    causes(error).find_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()))
+fn io_error_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
+    error_causes(error).find_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()))
 }
 
-type Cause<'a> = &'a (dyn std::error::Error + 'static);
+type ErrorRef<'a> = &'a (dyn std::error::Error + 'static);
 
-/// The causes of an error, from the outside to the inside.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = Cause<'_>> {
-    std::iter::successors(error.source(), |cause| below(*cause))
+/// Returns the causes of an error, from the outermost to the innermost.
+fn error_causes(error: &reqwest::Error) -> impl Iterator<Item = ErrorRef<'_>> {
+    std::iter::successors(error.source(), |cause| source_of(*cause))
 }
 
-fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
-    // An I/O error does not name what is inside it as its source.
+fn source_of(cause: ErrorRef<'_>) -> Option<ErrorRef<'_>> {
+    // `source()` of an I/O error skips the error inside it.
     let inside = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    inside.map(|inside| inside as Cause<'_>).or_else(|| cause.source())
+    inside.map(|inside| inside as ErrorRef<'_>).or_else(|| cause.source())
 }
 
-/// An error and its causes, bounded. Never the address: it may hold what nobody is to see.
-fn chain(error: &reqwest::Error) -> String {
+/// Formats an error and its causes, up to a limit. Omits the URL, which may contain secrets.
+fn error_chain(error: &reqwest::Error) -> String {
     let mut text = String::new();
-    for cause in causes(error) {
+    for cause in error_causes(error) {
         let words = cause.to_string();
-        // Causes often repeat what they were caused by, and the outermost says only that there was one.
+        // Causes often repeat the text of their own cause, and the outermost one has no information.
         if !text.ends_with(&words) && !words.starts_with("client error") {
             let sep = if text.is_empty() { "" } else { ": " };
-            write!(text, "{sep}{words}").expect("a string takes everything");
+            write!(text, "{sep}{words}").expect("writing to a string cannot fail");
         }
     }
     if text.is_empty() {
         text = "the request could not be sent".to_owned();
     }
-    text.chars().take(SHOWN_CHARS).collect()
+    text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// `10 s`, `0.25 s`.
-fn shown_seconds(time: Duration) -> String {
+/// Formats `10 s` or `0.25 s`.
+fn format_seconds(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }
 
-/// The address of a request: a base with or without its version, with or without a slash at its end.
-pub(crate) fn endpoint(base: &Url, version: &str, path: &str) -> Result<Url, Problem> {
-    let bad =
-        |why: &str| Problem::new(Reason::BadRequest, format!("the address {base} cannot be used: {why}"));
+/// Returns the URL of a request. The base may end with or without a version and a slash.
+pub(crate) fn endpoint_url(base: &Url, version: &str, path: &str) -> Result<Url, ProviderError> {
+    let bad = |why: &str| {
+        ProviderError::new(ProviderErrorKind::BadRequest, format!("the address {base} cannot be used: {why}"))
+    };
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
     let below = base.path().trim_end_matches('/');
     let whole = if below.ends_with(&format!("/{path}")) {
-        // Somebody gave the whole address.
+        // The base is already the complete URL.
         below.to_owned()
     } else if has_version(below) {
         format!("{below}/{path}")
@@ -277,26 +299,27 @@ pub(crate) fn endpoint(base: &Url, version: &str, path: &str) -> Result<Url, Pro
     if url.has_host() { Ok(url) } else { Err(bad("it has no host")) }
 }
 
-/// Whether a path ends with a version (`v1`, `v1beta`), or with another format's corner below one (`v1beta/openai`).
+/// Returns whether a path ends with a version (`v1`, `v1beta`), or with the directory of another format below
+/// one (`v1beta/openai`).
 fn has_version(path: &str) -> bool {
     let mut segments = path.rsplit('/');
     let last = segments.next().unwrap_or_default();
-    is_version(last) || (last == "openai" && segments.next().is_some_and(is_version))
+    is_version_segment(last) || (last == "openai" && segments.next().is_some_and(is_version_segment))
 }
 
-fn is_version(segment: &str) -> bool {
+fn is_version_segment(segment: &str) -> bool {
     let Some(rest) = segment.strip_prefix('v') else { return false };
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
     rest.len() + 1 < segment.len()
         && (rest.is_empty() || rest.starts_with("alpha") || rest.starts_with("beta"))
 }
 
-/// A header's value that does not print itself.
-pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, Problem> {
+/// Creates a header value that is hidden in debug output.
+pub(crate) fn sensitive_header(text: &str) -> Result<HeaderValue, ProviderError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        Problem::new(
-            Reason::WrongKey,
-            "the key holds a character that no header can carry: copy it again, alone",
+        ProviderError::new(
+            ProviderErrorKind::InvalidKey,
+            "the key contains a character that is not allowed in a header: copy it again, alone",
         )
     })?;
     value.set_sensitive(true);
@@ -310,7 +333,7 @@ mod tests {
     #[test]
     fn bases_with_and_without_a_version_both_work() {
         let join = |base: &str, version: &str, path: &str| {
-            endpoint(&Url::parse(base).unwrap(), version, path).unwrap().to_string()
+            endpoint_url(&Url::parse(base).unwrap(), version, path).unwrap().to_string()
         };
         for (base, whole) in [
             ("https://a.example", "https://a.example/v1/chat/completions"),

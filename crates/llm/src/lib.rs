@@ -1,49 +1,54 @@
 //! llm: providers, from a prompt to a stream of `ModelEvent`s.
 //!
-//! The walk of a request: which model a reference means (`resolve`, out of `catalog`), the bytes that are sent (`build`),
-//! the transport (`http`), the bytes that come back (`decode`), what a failure means (`classify`) and what a person can
-//! do about it (`advice`), without what nobody is to see (`veil`, `cover`), kept for replay (`tape`); all of it joined in
-//! `provider`. Beside it `scripted`, the model inside the binary, and `mock`, which speaks the other side of the wire.
-//! Elsewhere: the stream contract (`model`), when to try again (`pod`).
+//! A request passes through these modules: the model of a reference (`resolve`, from `catalog`), the request
+//! bytes (`build`), the transport (`http`), the response bytes (`decode`), error kinds (`classify`) and
+//! messages for users (`error_messages`), redaction (`redact_events`, `key_redactor`), recording
+//! (`recording`); `provider` joins them. `scripted` is a model inside the binary, and `mock` is a server that
+//! speaks the wire formats. Elsewhere: the stream contract (`model`), retries (`pod`).
 
-mod advice;
-mod around;
 mod build;
 mod catalog;
 pub mod classify;
-mod cover;
+mod context;
 mod decode;
+mod error;
+mod error_messages;
 mod http;
-mod keys;
-mod local;
-mod login;
+mod key_providers;
+mod key_redactor;
+mod layers;
+mod local_servers;
 pub mod mock;
-mod near;
-mod pick;
-mod priced;
-mod problem;
 mod provider;
+mod provider_keys;
 mod proxy;
+mod recording;
+mod redact_events;
 mod resolve;
 mod scripted;
 mod settings;
-mod tape;
-mod veil;
+mod suggest;
+mod with_prices;
 
-pub use around::{Around, Env};
-pub use build::{WireRequest, build};
-pub use catalog::{Catalog, CatalogError, Listed, Listing, LongPrices, Origin, Prices, models};
-pub use cover::Cover;
-pub use decode::Decoder;
-pub use http::Http;
-pub use local::{LocalModel, local_models, local_providers};
-pub use login::{KeyHolder, key_holder, key_holders};
-pub use pick::Field;
-pub use problem::{Problem, Reason};
-pub use resolve::{ModelRequest, ResolveError, Resolved, canonical, resolve};
-pub use scripted::{ScriptError, Scripted};
-pub use settings::{Caching, Capability, Quirks, ReasoningKind, Scheme, Settings, ToolUse};
-pub use tape::{
-    Attempt, Foot, FootKind, FootProblem, Head, NotKept, Recording, TAPE_BYTES, TAPE_VERSION, TapeError,
-    TapeWriter,
+pub use build::{WireRequest, build_request};
+pub use catalog::{
+    Catalog, CatalogError, ListedModel, LongContextPrices, ModelListing, TokenPrices, ValueOrigin,
+    list_models,
+};
+pub use context::{EnvLookup, ResolveContext};
+pub use decode::ReplyDecoder;
+pub use error::{ProviderError, ProviderErrorKind};
+pub use http::HttpPool;
+pub use key_providers::{KeyProvider, key_provider, key_providers};
+pub use key_redactor::KeyRedactor;
+pub use layers::ResolvedField;
+pub use local_servers::{LocalModel, local_models, local_providers};
+pub use recording::{
+    AttemptHeader, AttemptTrailer, DiscardReason, MAX_RECORDING_BYTES, RECORDING_VERSION, RecordedAttempt,
+    Recording, RecordingError, RecordingWriter, TrailerError, TrailerErrorKind,
+};
+pub use resolve::{ModelRequest, ResolveError, ResolvedModel, canonical_reference, resolve_model};
+pub use scripted::{ScriptError, ScriptedModel};
+pub use settings::{
+    CachingMode, ModelCapability, ModelSettings, ProviderQuirks, ReasoningKind, ToolUseSupport, WireScheme,
 };

@@ -1,10 +1,10 @@
-//! Provider: one model behind an address, asked over HTTP.
+//! A model behind an HTTP API.
 //!
-//! Here: from a prompt to the events of its reply: building, sending, decoding, pricing, recording. Elsewhere: the
-//! request's bytes (`build`), the transport (`http`), the decoders (`decode`), what nobody is to see (`veil`), words for
-//! people (`advice`).
-//! Invariant: a stream ends with `Done` or with one failure, its recording's foot comes before that, and no key is in
-//! anything that leaves this file except the one header (`tests/http.rs`).
+//! Here: from a prompt to the events of its reply: building, sending, decoding, pricing, recording.
+//! Elsewhere: the request bytes (`build`), the transport (`http`), the decoders (`decode`), redaction
+//! (`redact_events`), messages for users (`error_messages`). Invariant: a stream ends with `Done` or with one
+//! error, preceded by the trailer of its recording, and the key leaves this file only in its header
+//! (`tests/http.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,77 +12,80 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use minke_model::{Failure, Model, ModelEvent, ModelStream, Prompt, Tape};
-use minke_record::hex;
+use minke_model::{Model, ModelError, ModelEvent, ModelStream, Prompt, RecordingPart};
+use minke_record::to_hex;
 use minke_secrets::{Redactor, Secret};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use crate::advice::{Who, advise};
-use crate::build::{WireRequest, build};
-use crate::catalog::Prices;
-use crate::classify::{self, RetryHint};
-use crate::decode::Decoder;
-use crate::http::{Answer, Deadlines, Http, Post, endpoint, sensitive};
-use crate::keys::{Key, Keys};
-use crate::problem::{Problem, Reason};
-use crate::settings::Settings;
-use crate::tape::{Foot, Head};
-use crate::veil::Veil;
+use crate::build::{WireRequest, build_request};
+use crate::catalog::TokenPrices;
+use crate::classify::{self, RetryDelay};
+use crate::decode::ReplyDecoder;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::error_messages::{RequestTarget, to_model_error};
+use crate::http::{HttpPool, HttpResponse, HttpTimeouts, PostRequest, endpoint_url, sensitive_header};
+use crate::provider_keys::{KeyStatus, ProviderKeys};
+use crate::recording::{AttemptHeader, AttemptTrailer};
+use crate::redact_events::EventRedactor;
+use crate::settings::ModelSettings;
 
-/// What is read of the body of an error.
-const ERROR_BYTES: usize = 1024 * 1024;
-/// What one reply may have in all; a longer one is not a reply.
-const REPLY_BYTES: usize = 256 * 1024 * 1024;
-/// After the last word of a reply so much more is read, so that the connection can be used again.
-const REST_BYTES: usize = 64 * 1024;
-const REST_TIME: Duration = Duration::from_secs(1);
+/// The largest part of an error body that is read.
+const MAX_ERROR_BYTES: usize = 1024 * 1024;
+/// The largest accepted reply.
+const MAX_REPLY_BYTES: usize = 256 * 1024 * 1024;
+/// How much to read after the end of a reply, so that the connection can be reused.
+const MAX_TRAILING_BYTES: usize = 64 * 1024;
+const TRAILING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Everything that a provider needs to be asked.
-pub(crate) struct Setup {
-    pub(crate) settings: Settings,
-    /// The model's name in its reference.
+/// The configuration of a provider.
+pub(crate) struct ProviderSetup {
+    pub(crate) settings: ModelSettings,
+    /// The model name in its reference.
     pub(crate) model: String,
-    pub(crate) base: Url,
-    pub(crate) keys: Keys,
+    pub(crate) base_url: Url,
+    pub(crate) keys: ProviderKeys,
     pub(crate) key_header: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) deadlines: Deadlines,
-    pub(crate) prices: Prices,
+    pub(crate) timeouts: HttpTimeouts,
+    pub(crate) prices: TokenPrices,
     pub(crate) known_models: Vec<String>,
-    pub(crate) http: Arc<Http>,
+    pub(crate) http: Arc<HttpPool>,
 }
 
-/// A model behind an address.
-pub(crate) struct Provider {
-    setup: Arc<Setup>,
+/// A model behind a URL.
+pub(crate) struct HttpProvider {
+    setup: Arc<ProviderSetup>,
 }
 
-impl Provider {
-    /// Gives what is wrong with the headers, if something is.
-    pub(crate) fn new(setup: Setup) -> Result<Provider, String> {
-        setup.own_headers()?;
-        Ok(Provider { setup: Arc::new(setup) })
+impl HttpProvider {
+    /// Checks the headers and creates the provider.
+    pub(crate) fn new(setup: ProviderSetup) -> Result<HttpProvider, String> {
+        setup.extra_headers()?;
+        Ok(HttpProvider { setup: Arc::new(setup) })
     }
 
-    /// What a run would be refused with now, if there is no key.
-    pub(crate) fn missing_key(&self) -> Option<String> {
-        match self.setup.keys.get() {
-            Key::NotNeeded | Key::Found(_) => None,
-            Key::Missing(why) => Some(self.setup.failure(&no_key(why), &Redactor::default()).message),
+    /// Returns the error message that a run would get now, if the key is missing.
+    pub(crate) fn missing_key_message(&self) -> Option<String> {
+        match self.setup.keys.load() {
+            KeyStatus::NotNeeded | KeyStatus::Available(_) => None,
+            KeyStatus::Missing(why) => {
+                Some(self.setup.to_model_error(&no_key_error(why), &Redactor::default()).message)
+            }
         }
     }
 }
 
-impl Model for Provider {
-    fn ask(&self, prompt: Arc<Prompt>) -> ModelStream {
-        let asking = Asking::Start(Box::new(Start { setup: Arc::clone(&self.setup), prompt }));
+impl Model for HttpProvider {
+    fn stream_reply(&self, prompt: Arc<Prompt>) -> ModelStream {
+        let asking =
+            RequestState::Pending(Box::new(PendingRequest { setup: Arc::clone(&self.setup), prompt }));
         let batches = stream::unfold(asking, |asking| async move {
             let (batch, next) = match asking {
-                Asking::Start(start) => Box::pin(start.send()).await,
-                Asking::Reading(reading) => reading.more().await,
-                Asking::Over => return None,
+                RequestState::Pending(start) => Box::pin(start.send_request()).await,
+                RequestState::Streaming(reading) => reading.next_batch().await,
+                RequestState::Finished => return None,
             };
             Some((stream::iter(batch), next))
         });
@@ -90,283 +93,302 @@ impl Model for Provider {
     }
 }
 
-type Batch = Vec<Result<ModelEvent, Failure>>;
+type EventBatch = Vec<Result<ModelEvent, ModelError>>;
 
-/// Where a request stands.
-enum Asking {
-    Start(Box<Start>),
-    Reading(Box<Reading>),
-    Over,
+/// The state of a request.
+enum RequestState {
+    Pending(Box<PendingRequest>),
+    Streaming(Box<ReplyReader>),
+    Finished,
 }
 
-struct Start {
-    setup: Arc<Setup>,
+struct PendingRequest {
+    setup: Arc<ProviderSetup>,
     prompt: Arc<Prompt>,
 }
 
-impl Start {
-    /// Sends the request; gives what is known when the answer has begun.
-    async fn send(self) -> (Batch, Asking) {
-        let Start { setup, prompt } = self;
-        let key = match setup.keys.get() {
-            Key::NotNeeded => None,
-            Key::Found(secret) => Some(secret),
-            Key::Missing(why) => return setup.refused(&no_key(why)),
+impl PendingRequest {
+    /// Sends the request and returns the first events.
+    async fn send_request(self) -> (EventBatch, RequestState) {
+        let PendingRequest { setup, prompt } = self;
+        let key = match setup.keys.load() {
+            KeyStatus::NotNeeded => None,
+            KeyStatus::Available(secret) => Some(secret),
+            KeyStatus::Missing(why) => return setup.local_error(&no_key_error(why)),
         };
-        let redactor = setup.keys.redactor(key.as_ref(), &setup.headers);
-        let wire = match build(&prompt, &setup.settings) {
+        let redactor = setup.keys.reply_redactor(key.as_ref(), &setup.headers);
+        let wire = match build_request(&prompt, &setup.settings) {
             Ok(wire) => wire,
-            Err(problem) => return setup.refused(&problem),
+            Err(problem) => return setup.local_error(&problem),
         };
-        let mut batch = vec![Ok(ModelEvent::Tape(Tape::Head(setup.head(&wire, &redactor))))];
-        match setup.post(wire, key.as_ref()).await {
-            Ok(answer) if (200..300).contains(&answer.status()) => {
-                let reading = Reading {
-                    decoder: Decoder::new(setup.settings.scheme),
-                    raw: redactor.stream(),
-                    veil: Veil::new(redactor.clone()),
-                    seen: 0,
+        let mut batch = vec![Ok(ModelEvent::RecordingPart(RecordingPart::Header(
+            setup.attempt_header(&wire, &redactor),
+        )))];
+        match setup.post_request(wire, key.as_ref()).await {
+            Ok(response) if (200..300).contains(&response.status()) => {
+                let reading = ReplyReader {
+                    decoder: ReplyDecoder::new(setup.settings.scheme),
+                    raw_redactor: redactor.byte_stream(),
+                    event_redactor: EventRedactor::new(redactor.clone()),
+                    reply_bytes: 0,
                     setup,
-                    answer,
+                    response,
                     redactor,
                 };
-                (batch, Asking::Reading(Box::new(reading)))
+                (batch, RequestState::Streaming(Box::new(reading)))
             }
             Ok(answer) => {
-                let (status, problem, body) = setup.error(answer, &redactor).await;
-                batch.push(Ok(ModelEvent::Tape(Tape::Bytes(body))));
-                setup.fail(batch, Some(status), &problem, &redactor)
+                let (status, problem, body) = setup.error_response(answer, &redactor).await;
+                batch.push(Ok(ModelEvent::RecordingPart(RecordingPart::Bytes(body))));
+                setup.end_with_error(batch, Some(status), &problem, &redactor)
             }
-            Err(problem) => setup.fail(batch, None, &problem, &redactor),
+            Err(problem) => setup.end_with_error(batch, None, &problem, &redactor),
         }
     }
 }
 
-impl Setup {
-    async fn post(&self, wire: WireRequest, key: Option<&Secret>) -> Result<Answer, Problem> {
-        let url = endpoint(&self.base, wire.version, &wire.path)?;
+impl ProviderSetup {
+    async fn post_request(
+        &self,
+        wire: WireRequest,
+        key: Option<&Secret>,
+    ) -> Result<HttpResponse, ProviderError> {
+        let url = endpoint_url(&self.base_url, wire.version, &wire.path)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &wire.headers {
-            let bad = || Problem::new(Reason::BadRequest, format!("the header {name} cannot be sent"));
+            let bad =
+                || ProviderError::new(ProviderErrorKind::BadRequest, format!("the header {name} is invalid"));
             headers.insert(*name, HeaderValue::from_str(value).map_err(|_| bad())?);
         }
-        headers.extend(self.own_headers().map_err(|why| Problem::new(Reason::BadRequest, why))?);
+        headers.extend(
+            self.extra_headers().map_err(|why| ProviderError::new(ProviderErrorKind::BadRequest, why))?,
+        );
         if let Some(key) = key {
             match self.key_header.as_deref() {
                 Some("bearer") | None => {
-                    headers.insert(AUTHORIZATION, sensitive(&format!("Bearer {}", key.expose()))?);
+                    headers.insert(AUTHORIZATION, sensitive_header(&format!("Bearer {}", key.expose()))?);
                 }
                 Some(name) => {
-                    let bad = |_| Problem::new(Reason::BadRequest, format!("`key_header` is {name:?}"));
-                    headers.insert(HeaderName::try_from(name).map_err(bad)?, sensitive(key.expose())?);
+                    let bad = |_| {
+                        ProviderError::new(ProviderErrorKind::BadRequest, format!("`key_header` is {name:?}"))
+                    };
+                    headers.insert(HeaderName::try_from(name).map_err(bad)?, sensitive_header(key.expose())?);
                 }
             }
         }
-        self.http.post(Post { url, headers, body: wire.body }, self.deadlines).await
+        self.http.send_post(PostRequest { url, headers, body: wire.body }, self.timeouts).await
     }
 
-    /// The headers that the catalog adds.
-    fn own_headers(&self) -> Result<HeaderMap, String> {
+    /// Returns the headers from the catalog.
+    fn extra_headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
-            let header =
-                HeaderName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no header's name"))?;
-            let mut value =
-                HeaderValue::from_str(value).map_err(|_| format!("the value of {name} cannot be sent"))?;
-            // Gateways take keys in headers of their own.
+            let header = HeaderName::try_from(name.as_str())
+                .map_err(|_| format!("{name:?} is not a valid header name"))?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| format!("the value of the header {name} is invalid"))?;
+            // Gateways use their own headers for keys.
             value.set_sensitive(true);
             headers.insert(header, value);
         }
         Ok(headers)
     }
 
-    fn head(&self, wire: &WireRequest, redactor: &Redactor) -> String {
-        let line = Head::new(self.settings.clone(), hex(&Sha256::digest(&wire.body))).line();
-        redactor.text(&line).into_owned()
+    fn attempt_header(&self, wire: &WireRequest, redactor: &Redactor) -> String {
+        let line =
+            AttemptHeader::new(self.settings.clone(), to_hex(&Sha256::digest(&wire.body))).to_json_line();
+        redactor.redact_text(&line).into_owned()
     }
 
-    /// The problem behind an answer that is no reply, and the body to record.
-    async fn error(&self, mut answer: Answer, redactor: &Redactor) -> (u16, Problem, Vec<u8>) {
+    /// Returns the error of an unsuccessful response and the body to record.
+    async fn error_response(
+        &self,
+        mut answer: HttpResponse,
+        redactor: &Redactor,
+    ) -> (u16, ProviderError, Vec<u8>) {
         let status = answer.status();
-        let retry = RetryHint::read(|name| answer.header(name), SystemTime::now());
+        let retry = RetryDelay::from_headers(|name| answer.header(name), SystemTime::now());
         let location = answer.header("location").map(str::to_owned);
         let mut body = Vec::new();
         let read = async {
-            while let Ok(Some(chunk)) = answer.chunk().await {
-                let room = ERROR_BYTES - body.len();
+            while let Ok(Some(chunk)) = answer.next_chunk().await {
+                let room = MAX_ERROR_BYTES - body.len();
                 body.extend(chunk.iter().take(room));
                 if chunk.len() >= room {
                     break;
                 }
             }
         };
-        // An error whose text breaks off, is too long or does not end in time is told with what there is.
-        let (Ok(()) | Err(_)) = tokio::time::timeout(self.deadlines.first_byte, read).await;
-        let body = redactor.bytes(&body).into_owned();
+        // Use the text so far if the body is truncated, too long or too slow.
+        let (Ok(()) | Err(_)) = tokio::time::timeout(self.timeouts.first_byte, read).await;
+        let body = redactor.redact_bytes(&body).into_owned();
         let problem = match status {
-            300..400 => redirected(status, location.as_deref()),
+            300..400 => redirect_error(status, location.as_deref()),
             407 => {
-                let problem = classify::from_response(self.settings.scheme, status, retry, &body);
-                Problem { reason: Reason::Proxy, ..problem }
+                let problem = classify::classify_response(self.settings.scheme, status, retry, &body);
+                ProviderError { kind: ProviderErrorKind::Proxy, ..problem }
             }
-            _ => classify::from_response(self.settings.scheme, status, retry, &body),
+            _ => classify::classify_response(self.settings.scheme, status, retry, &body),
         };
         (status, problem, body)
     }
 
-    /// Nothing was sent.
-    fn refused(&self, problem: &Problem) -> (Batch, Asking) {
-        (vec![Err(self.failure(problem, &Redactor::default()))], Asking::Over)
+    /// Returns an error for a request that was not sent.
+    fn local_error(&self, problem: &ProviderError) -> (EventBatch, RequestState) {
+        (vec![Err(self.to_model_error(problem, &Redactor::default()))], RequestState::Finished)
     }
 
-    fn fail(
+    fn end_with_error(
         &self,
-        mut batch: Batch,
+        mut batch: EventBatch,
         status: Option<u16>,
-        problem: &Problem,
+        problem: &ProviderError,
         redactor: &Redactor,
-    ) -> (Batch, Asking) {
-        let failure = self.failure(problem, redactor);
-        batch.push(Ok(ModelEvent::Tape(Tape::Foot(Foot::new(status, Some(&failure)).line()))));
+    ) -> (EventBatch, RequestState) {
+        let failure = self.to_model_error(problem, redactor);
+        batch.push(Ok(ModelEvent::RecordingPart(RecordingPart::Trailer(
+            AttemptTrailer::new(status, Some(&failure)).to_json_line(),
+        ))));
         batch.push(Err(failure));
-        (batch, Asking::Over)
+        (batch, RequestState::Finished)
     }
 
-    /// The problem in words for a person, without what nobody is to see.
-    fn failure(&self, problem: &Problem, redactor: &Redactor) -> Failure {
-        let problem = Problem { text: redactor.text(&problem.text).into_owned(), ..problem.clone() };
-        let proxy = self.http.proxy_for(&self.base);
-        let mut failure = advise(
+    /// Returns the error with its message for the user, redacted.
+    fn to_model_error(&self, problem: &ProviderError, redactor: &Redactor) -> ModelError {
+        let problem =
+            ProviderError { text: redactor.redact_text(&problem.text).into_owned(), ..problem.clone() };
+        let proxy = self.http.proxy_for(&self.base_url);
+        let mut failure = to_model_error(
             &problem,
-            &Who {
+            &RequestTarget {
                 provider: &self.settings.provider,
                 model: &self.model,
                 key_env: self.keys.variable_names(),
-                key_file: self.keys.file(),
-                base_url: self.base.as_str(),
+                key_file: self.keys.key_file(),
+                base_url: self.base_url.as_str(),
                 known_models: &self.known_models,
                 proxy: proxy.as_deref(),
             },
         );
-        failure.message = redactor.text(&failure.message).into_owned();
+        failure.message = redactor.redact_text(&failure.message).into_owned();
         failure
     }
 }
 
-fn no_key(why: Option<String>) -> Problem {
-    Problem::new(Reason::NoKey, why.unwrap_or_default())
+fn no_key_error(why: Option<String>) -> ProviderError {
+    ProviderError::new(ProviderErrorKind::NoKey, why.unwrap_or_default())
 }
 
-/// A key must not travel, so nobody is followed.
-fn redirected(status: u16, location: Option<&str>) -> Problem {
+/// Redirects are not followed, because the key must not be sent elsewhere.
+fn redirect_error(status: u16, location: Option<&str>) -> ProviderError {
     let to = location.map(|to| format!(" to {to}")).unwrap_or_default();
-    let text = format!("the server points elsewhere{to} (status {status}), which is not followed");
-    Problem { status: Some(status), ..Problem::new(Reason::BadRequest, text) }
+    let text = format!("the server redirects{to} (status {status}), and redirects are not followed");
+    ProviderError { status: Some(status), ..ProviderError::new(ProviderErrorKind::BadRequest, text) }
 }
 
-/// A reply on its way.
-struct Reading {
-    setup: Arc<Setup>,
-    answer: Answer,
-    decoder: Decoder,
-    raw: minke_secrets::Stream,
-    veil: Veil,
+/// A reply in progress.
+struct ReplyReader {
+    setup: Arc<ProviderSetup>,
+    response: HttpResponse,
+    decoder: ReplyDecoder,
+    raw_redactor: minke_secrets::RedactionStream,
+    event_redactor: EventRedactor,
     redactor: Redactor,
-    seen: usize,
+    reply_bytes: usize,
 }
 
-impl Reading {
-    /// What the next piece of the answer gives.
-    async fn more(mut self: Box<Self>) -> (Batch, Asking) {
+impl ReplyReader {
+    /// Returns the events of the next piece of the response.
+    async fn next_batch(mut self: Box<Self>) -> (EventBatch, RequestState) {
         let mut events = Vec::new();
-        let chunk = self.answer.chunk().await;
+        let chunk = self.response.next_chunk().await;
         let result = match chunk {
-            Ok(Some(chunk)) => self.take(&chunk, &mut events),
-            Ok(None) => self.end(&mut events),
-            // What was lost may have been only the end of the transport, not of the reply.
-            Err(problem) => self.end(&mut events).map_err(|_| problem),
+            Ok(Some(chunk)) => self.take_chunk(&chunk, &mut events),
+            Ok(None) => self.finish_reply(&mut events),
+            // Perhaps only the end of the transport is missing, not of the reply.
+            Err(problem) => self.finish_reply(&mut events).map_err(|_| problem),
         };
-        let mut batch: Batch = Vec::with_capacity(events.len() + 2);
+        let mut batch: EventBatch = Vec::with_capacity(events.len() + 2);
         for event in events {
             if let ModelEvent::Done { .. } = event {
-                let foot = Foot::new(Some(self.answer.status()), None);
-                batch.push(Ok(ModelEvent::Tape(Tape::Foot(foot.line()))));
+                let foot = AttemptTrailer::new(Some(self.response.status()), None);
+                batch.push(Ok(ModelEvent::RecordingPart(RecordingPart::Trailer(foot.to_json_line()))));
             }
             batch.push(Ok(event));
         }
         match result {
             Err(problem) => {
                 let mut rest = Vec::new();
-                self.veil.flush(&mut rest);
+                self.event_redactor.flush_pending(&mut rest);
                 batch.extend(rest.into_iter().map(Ok));
-                let status = self.answer.status();
-                self.setup.fail(batch, Some(status), &problem, &self.redactor)
+                let status = self.response.status();
+                self.setup.end_with_error(batch, Some(status), &problem, &self.redactor)
             }
             Ok(()) if self.decoder.is_done() => {
-                tokio::spawn(read_rest(self.answer));
-                (batch, Asking::Over)
+                tokio::spawn(drain_response(self.response));
+                (batch, RequestState::Finished)
             }
-            Ok(()) => (batch, Asking::Reading(self)),
+            Ok(()) => (batch, RequestState::Streaming(self)),
         }
     }
 
-    fn take(&mut self, chunk: &[u8], events: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        self.seen = self.seen.saturating_add(chunk.len());
-        if self.seen > REPLY_BYTES {
-            let text = format!("the reply is longer than {REPLY_BYTES} bytes");
-            return Err(Problem::new(Reason::TooLarge, text));
+    fn take_chunk(&mut self, chunk: &[u8], events: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        self.reply_bytes = self.reply_bytes.saturating_add(chunk.len());
+        if self.reply_bytes > MAX_REPLY_BYTES {
+            let text = format!("the reply is longer than {MAX_REPLY_BYTES} bytes");
+            return Err(ProviderError::new(ProviderErrorKind::TooLarge, text));
         }
         if self.redactor.is_empty() {
-            return self.decode(chunk.to_vec(), events);
+            return self.decode_bytes(chunk.to_vec(), events);
         }
-        let shown = self.raw.push(chunk);
-        self.decode(shown, events)
+        let shown = self.raw_redactor.push(chunk);
+        self.decode_bytes(shown, events)
     }
 
-    fn decode(&mut self, bytes: Vec<u8>, events: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+    fn decode_bytes(&mut self, bytes: Vec<u8>, events: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if bytes.is_empty() {
             return Ok(());
         }
         let mut decoded = Vec::new();
-        let result = self.decoder.push(&bytes, &mut decoded);
-        events.push(ModelEvent::Tape(Tape::Bytes(bytes)));
-        self.pass(decoded, events);
+        let result = self.decoder.push_bytes(&bytes, &mut decoded);
+        events.push(ModelEvent::RecordingPart(RecordingPart::Bytes(bytes)));
+        self.pass_events(decoded, events);
         result
     }
 
-    /// The bytes are over.
-    fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        let held = self.raw.finish();
-        self.decode(held, events)?;
+    /// Handles the end of the bytes.
+    fn finish_reply(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let held = self.raw_redactor.finish();
+        self.decode_bytes(held, events)?;
         let mut decoded = Vec::new();
         let result = self.decoder.finish(&mut decoded);
-        self.pass(decoded, events);
+        self.pass_events(decoded, events);
         result
     }
 
-    fn pass(&mut self, mut decoded: Vec<ModelEvent>, events: &mut Vec<ModelEvent>) {
+    fn pass_events(&mut self, mut decoded: Vec<ModelEvent>, events: &mut Vec<ModelEvent>) {
         for event in &mut decoded {
             if let ModelEvent::Usage(usage) = event
                 && usage.cost_usd.is_none()
             {
-                usage.cost_usd = self.setup.prices.cost(usage);
+                usage.cost_usd = self.setup.prices.cost_usd(usage);
             }
         }
-        self.veil.pass(decoded, events);
+        self.event_redactor.redact_events(decoded, events);
     }
 }
 
-/// Reads what follows the last word of a reply, so that the connection is free for the next request.
-async fn read_rest(mut answer: Answer) {
+/// Reads the data after the end of a reply, so that the connection can be reused.
+async fn drain_response(mut answer: HttpResponse) {
     let rest = async {
         let mut seen = 0;
-        while seen < REST_BYTES {
-            match answer.chunk().await {
+        while seen < MAX_TRAILING_BYTES {
+            match answer.next_chunk().await {
                 Ok(Some(chunk)) => seen += chunk.len(),
                 Ok(None) | Err(_) => return,
             }
         }
     };
-    // Whatever comes of it: the reply is whole.
-    drop(tokio::time::timeout(REST_TIME, rest).await);
+    // An error here does not affect the complete reply.
+    drop(tokio::time::timeout(TRAILING_TIMEOUT, rest).await);
 }

@@ -1,13 +1,14 @@
-//! Settings: what is known of a model and of how its provider wants to be spoken to.
+//! Settings: the properties of a model and the wire details of its provider.
 //!
-//! Plain data, resolved once for a request and written into its recording, so that the same request can be built again.
+//! Plain data, resolved once for a request and stored in its recording, so that the same request can be
+//! rebuilt.
 
 use serde::{Deserialize, Serialize};
 
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scheme {
+pub enum WireScheme {
     Anthropic,
     OpenaiResponses,
     OpenaiChat,
@@ -15,54 +16,54 @@ pub enum Scheme {
     Scripted,
 }
 
-impl Scheme {
-    /// As it is written in files and routes.
+impl WireScheme {
+    /// Returns the name in files and routes.
     pub fn as_str(self) -> &'static str {
         match self {
-            Scheme::Anthropic => "anthropic",
-            Scheme::OpenaiResponses => "openai_responses",
-            Scheme::OpenaiChat => "openai_chat",
-            Scheme::Gemini => "gemini",
-            Scheme::Scripted => "scripted",
+            WireScheme::Anthropic => "anthropic",
+            WireScheme::OpenaiResponses => "openai_responses",
+            WireScheme::OpenaiChat => "openai_chat",
+            WireScheme::Gemini => "gemini",
+            WireScheme::Scripted => "scripted",
         }
     }
 }
 
-/// Everything that a request needs beside its prompt. No key and no address.
+/// The inputs of a request in addition to its prompt, without key and URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    pub scheme: Scheme,
+pub struct ModelSettings {
+    pub scheme: WireScheme,
     pub provider: String,
-    /// The provider's own name of the model.
+    /// The provider's name for the model.
     pub model_id: String,
-    /// Tokens that the model can write at most; absent = unknown.
+    /// The maximum output tokens of the model; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
     #[serde(default)]
-    pub capability: Capability,
+    pub capability: ModelCapability,
     #[serde(default)]
-    pub quirks: Quirks,
+    pub quirks: ProviderQuirks,
 }
 
-/// What a model can do.
+/// The capabilities of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Capability {
-    pub tools: ToolUse,
+pub struct ModelCapability {
+    pub tools: ToolUseSupport,
     pub reasoning: ReasoningKind,
     pub vision: bool,
-    pub caching: Caching,
+    pub caching: CachingMode,
     pub structured_output: bool,
 }
 
-impl Default for Capability {
-    /// What is assumed of a model that nobody described: most can call tools; nothing else is taken for granted.
+impl Default for ModelCapability {
+    /// The defaults for a model without a description: most can call tools, and nothing else is assumed.
     fn default() -> Self {
-        Capability {
-            tools: ToolUse::Parallel,
+        ModelCapability {
+            tools: ToolUseSupport::Parallel,
             reasoning: ReasoningKind::None,
             vision: false,
-            caching: Caching::Auto,
+            caching: CachingMode::Auto,
             structured_output: false,
         }
     }
@@ -70,13 +71,13 @@ impl Default for Capability {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToolUse {
+pub enum ToolUseSupport {
     None,
     Sequential,
     Parallel,
 }
 
-/// How a model is told how much to think.
+/// How the amount of reasoning is set for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningKind {
@@ -85,48 +86,48 @@ pub enum ReasoningKind {
     Budget,
 }
 
-/// Written `"none"`, `"auto"` or `{ explicit = n }`, n being the number of breakpoints.
+/// Written `"none"`, `"auto"` or `{ explicit = n }`, where n is the number of breakpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Caching {
+pub enum CachingMode {
     None,
     Auto,
     Explicit(u32),
 }
 
-/// In what providers of one scheme differ.
+/// Differences between providers of one scheme.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Quirks {
-    /// openai_chat: the field that bounds the output: `max_completion_tokens` or `max_tokens`.
+pub struct ProviderQuirks {
+    /// openai_chat: the field of the output limit: `max_completion_tokens` or `max_tokens`.
     pub max_tokens_field: String,
     /// openai_chat: the role of the system prompt: `system` or `developer`.
     pub system_role: String,
-    /// openai_chat: the role of a system item in mid-history: `system`, `developer`, or `user` for servers that take a
-    /// system message only at the start (then it stands in a `<system-reminder>`).
+    /// openai_chat: the role of a system message in the history: `system`, `developer`, or `user` for servers
+    /// that accept a system message only at the start (then it is wrapped in `<system-reminder>`).
     pub notice_role: String,
-    /// openai_chat: the field in which reasoning is sent back: `reasoning_content`, `reasoning`, `reasoning_details`;
-    /// empty = never.
+    /// openai_chat: the field in which reasoning is sent back: `reasoning_content`, `reasoning` or
+    /// `reasoning_details`; empty for never.
     pub reasoning_field: String,
-    /// openai_chat: the usage must be asked for (`stream_options`).
+    /// openai_chat: usage must be requested (`stream_options`).
     pub stream_usage: bool,
-    /// Call ids must be exactly so many letters and digits.
+    /// The exact number of letters and digits in a call id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id_chars: Option<u32>,
-    /// gemini: the first call of a reply must carry a thought signature; where there is none the documented
-    /// placeholder stands.
+    /// gemini: the first call of a reply must have a thought signature; the documented placeholder is used if
+    /// there is none.
     pub call_signatures: bool,
-    /// anthropic: the model decides itself how much to think and takes an effort instead of a budget.
+    /// anthropic: the model decides how much to think and accepts an effort instead of a budget.
     pub adaptive_thinking: bool,
-    /// openai_responses: summaries of the reasoning may be asked for. Some accounts are refused them.
+    /// openai_responses: summaries of the reasoning may be requested. Some accounts are not allowed to.
     pub reasoning_summary: bool,
-    /// openai_chat: after tool results nobody but the assistant may speak; a short message of it is put between.
+    /// openai_chat: only an assistant message may follow tool results, so a short one is inserted.
     pub reply_after_results: bool,
 }
 
-impl Default for Quirks {
+impl Default for ProviderQuirks {
     fn default() -> Self {
-        Quirks {
+        ProviderQuirks {
             max_tokens_field: "max_tokens".into(),
             system_role: "system".into(),
             notice_role: "user".into(),

@@ -1,19 +1,21 @@
-//! What providers say when they do not answer, and which problem it is.
+//! The error responses of providers and their kinds.
 //!
-//! The bodies are written from the providers' published error formats; recorded ones go through the conformance suite.
+//! The bodies are written from the published error formats of the providers; recorded ones are in the
+//! conformance suite.
 
-use minke_llm::classify::{RetryHint, from_error_json, from_response};
-use minke_llm::{Problem, Reason, Scheme};
-use minke_model::FailureKind;
+use minke_llm::classify::{RetryDelay, classify_error_json, classify_response};
+use minke_llm::{ProviderError, ProviderErrorKind, WireScheme};
+use minke_model::ModelErrorKind;
 use serde_json::json;
 
-const SCHEMES: [Scheme; 4] = [Scheme::Anthropic, Scheme::OpenaiResponses, Scheme::OpenaiChat, Scheme::Gemini];
+const SCHEMES: [WireScheme; 4] =
+    [WireScheme::Anthropic, WireScheme::OpenaiResponses, WireScheme::OpenaiChat, WireScheme::Gemini];
 
-/// What is shown of a provider's words.
+/// The most shown bytes of the provider's text.
 const SHOWN_BYTES: usize = 500;
 
-fn answer(scheme: Scheme, status: u16, body: &str) -> Problem {
-    from_response(scheme, status, RetryHint::default(), body.as_bytes())
+fn classify_answer(scheme: WireScheme, status: u16, body: &str) -> ProviderError {
+    classify_response(scheme, status, RetryDelay::default(), body.as_bytes())
 }
 
 #[test]
@@ -24,24 +26,32 @@ fn statuses_are_retried_as_the_specification_says() {
         for body in ["", "{}", r#"{"error":{"message":"Something happened."}}"#, "plain words", "<p>page</p>"]
         {
             for status in retried {
-                let problem = answer(scheme, status, body);
-                assert_eq!(problem.reason.kind(), FailureKind::Transient, "{scheme:?} {status} {body}");
+                let problem = classify_answer(scheme, status, body);
+                assert_eq!(
+                    problem.kind.model_error_kind(),
+                    ModelErrorKind::Transient,
+                    "{scheme:?} {status} {body}"
+                );
                 assert_eq!(problem.status, Some(status));
                 assert!(!problem.text.is_empty());
             }
             for status in not_retried {
-                let kind = answer(scheme, status, body).reason.kind();
-                assert_eq!(kind, FailureKind::Permanent, "{scheme:?} {status} {body}");
+                let kind = classify_answer(scheme, status, body).kind.model_error_kind();
+                assert_eq!(kind, ModelErrorKind::Permanent, "{scheme:?} {status} {body}");
             }
-            assert_eq!(answer(scheme, 413, body).reason, Reason::TooLong, "{scheme:?} {body}");
+            assert_eq!(
+                classify_answer(scheme, 413, body).kind,
+                ProviderErrorKind::ContextTooLong,
+                "{scheme:?} {body}"
+            );
         }
     }
 }
 
 #[test]
 fn words_say_what_a_status_does_not() {
-    use Reason::*;
-    use Scheme::{Anthropic, Gemini, OpenaiChat, OpenaiResponses};
+    use ProviderErrorKind::*;
+    use WireScheme::{Anthropic, Gemini, OpenaiChat, OpenaiResponses};
     let cases = [
         (
             OpenaiChat,
@@ -53,7 +63,7 @@ fn words_say_what_a_status_does_not() {
             OpenaiChat,
             429,
             r#"{"error":{"message":"Request too large for m on tokens per min (TPM): Limit 30000, Requested 40000.","code":"rate_limit_exceeded"}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             OpenaiChat,
@@ -84,13 +94,13 @@ fn words_say_what_a_status_does_not() {
             Anthropic,
             400,
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 205000 tokens > 200000 maximum"}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             Anthropic,
             400,
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             Anthropic,
@@ -115,7 +125,7 @@ fn words_say_what_a_status_does_not() {
             OpenaiResponses,
             400,
             r#"{"error":{"message":"Your input exceeds the context window of this model.","code":"context_length_exceeded"}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             OpenaiResponses,
@@ -136,13 +146,13 @@ fn words_say_what_a_status_does_not() {
             OpenaiChat,
             400,
             r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             OpenaiChat,
             400,
             r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xx"}"#,
-            WrongKey,
+            InvalidKey,
         ),
         (
             OpenaiChat,
@@ -154,7 +164,7 @@ fn words_say_what_a_status_does_not() {
             OpenaiChat,
             400,
             r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long: 9 tokens > 8\"}}","provider_name":"X"}}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             OpenaiChat,
@@ -166,7 +176,7 @@ fn words_say_what_a_status_does_not() {
             Gemini,
             400,
             r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
-            WrongKey,
+            InvalidKey,
         ),
         (
             Gemini,
@@ -178,13 +188,13 @@ fn words_say_what_a_status_does_not() {
             Gemini,
             400,
             r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             Gemini,
             400,
             r#"[{"error":{"code":400,"message":"Request payload size exceeds the limit: 20971520 bytes.","status":"INVALID_ARGUMENT"}}]"#,
-            TooLong,
+            ContextTooLong,
         ),
         (
             Gemini,
@@ -214,32 +224,38 @@ fn words_say_what_a_status_does_not() {
         (Anthropic, 501, "", BadRequest),
     ];
     for (scheme, status, body, reason) in cases {
-        assert_eq!(answer(scheme, status, body).reason, reason, "{status} {body}");
+        assert_eq!(classify_answer(scheme, status, body).kind, reason, "{status} {body}");
     }
 }
 
 #[test]
 fn an_error_inside_a_stream_is_sorted_by_its_words() {
     for (error, reason) in [
-        (json!({"type": "overloaded_error", "message": "Overloaded"}), Reason::Overloaded),
-        (json!({"type": "api_error", "message": "Internal server error"}), Reason::Server),
-        (json!({"type": "rate_limit_error", "message": "slow"}), Reason::RateLimited),
-        (json!({"type": "timeout_error", "message": "slow"}), Reason::Timeout),
-        (json!({"type": "permission_error", "message": "no"}), Reason::Forbidden),
-        (json!({"type": "authentication_error", "message": "no"}), Reason::WrongKey),
-        (json!({"type": "invalid_request_error", "message": "no"}), Reason::BadRequest),
-        (json!({"code": "server_error", "message": "sorry"}), Reason::Server),
-        (json!({"code": "rate_limit_exceeded", "message": "sorry"}), Reason::RateLimited),
-        (json!({"code": 502, "message": "Provider returned error"}), Reason::Server),
-        (json!({"code": "429", "message": "sorry"}), Reason::RateLimited),
-        (json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}), Reason::Overloaded),
-        (json!({"status": "UNAVAILABLE", "message": "busy"}), Reason::Overloaded),
-        (json!("something broke"), Reason::Server),
-        (json!(null), Reason::Server),
-        (json!({"message": "This model's maximum context length is 8 tokens."}), Reason::TooLong),
+        (json!({"type": "overloaded_error", "message": "Overloaded"}), ProviderErrorKind::Overloaded),
+        (json!({"type": "api_error", "message": "Internal server error"}), ProviderErrorKind::Server),
+        (json!({"type": "rate_limit_error", "message": "slow"}), ProviderErrorKind::RateLimited),
+        (json!({"type": "timeout_error", "message": "slow"}), ProviderErrorKind::Timeout),
+        (json!({"type": "permission_error", "message": "no"}), ProviderErrorKind::Forbidden),
+        (json!({"type": "authentication_error", "message": "no"}), ProviderErrorKind::InvalidKey),
+        (json!({"type": "invalid_request_error", "message": "no"}), ProviderErrorKind::BadRequest),
+        (json!({"code": "server_error", "message": "sorry"}), ProviderErrorKind::Server),
+        (json!({"code": "rate_limit_exceeded", "message": "sorry"}), ProviderErrorKind::RateLimited),
+        (json!({"code": 502, "message": "Provider returned error"}), ProviderErrorKind::Server),
+        (json!({"code": "429", "message": "sorry"}), ProviderErrorKind::RateLimited),
+        (
+            json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
+            ProviderErrorKind::Overloaded,
+        ),
+        (json!({"status": "UNAVAILABLE", "message": "busy"}), ProviderErrorKind::Overloaded),
+        (json!("something broke"), ProviderErrorKind::Server),
+        (json!(null), ProviderErrorKind::Server),
+        (
+            json!({"message": "This model's maximum context length is 8 tokens."}),
+            ProviderErrorKind::ContextTooLong,
+        ),
     ] {
-        let problem = from_error_json(Scheme::OpenaiChat, None, &error);
-        assert_eq!(problem.reason, reason, "{error}");
+        let problem = classify_error_json(WireScheme::OpenaiChat, None, &error);
+        assert_eq!(problem.kind, reason, "{error}");
         assert!(!problem.text.is_empty());
     }
 }
@@ -247,31 +263,35 @@ fn an_error_inside_a_stream_is_sorted_by_its_words() {
 #[test]
 fn a_wait_comes_from_the_header_before_the_words() {
     let body = br#"{"error":{"message":"Please try again in 6s.","code":"rate_limit_exceeded"}}"#;
-    let hint = |after_ms| RetryHint { after_ms };
-    assert_eq!(from_response(Scheme::OpenaiChat, 429, hint(None), body).retry_after_ms, Some(6_000));
-    assert_eq!(from_response(Scheme::OpenaiChat, 429, hint(Some(9)), body).retry_after_ms, Some(9));
+    let hint = |after_ms| RetryDelay { after_ms };
+    assert_eq!(classify_response(WireScheme::OpenaiChat, 429, hint(None), body).retry_after_ms, Some(6_000));
+    assert_eq!(classify_response(WireScheme::OpenaiChat, 429, hint(Some(9)), body).retry_after_ms, Some(9));
     let google = r#"{"error":{"code":429,"message":"Please retry in 5s","status":"RESOURCE_EXHAUSTED",
         "details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}"#;
-    assert_eq!(answer(Scheme::Gemini, 429, google).retry_after_ms, Some(34_400));
+    assert_eq!(classify_answer(WireScheme::Gemini, 429, google).retry_after_ms, Some(34_400));
     let wrong = r#"{"error":{"message":"Wrong key, try again in 6s","type":"authentication_error"}}"#;
-    assert_eq!(answer(Scheme::Anthropic, 401, wrong).retry_after_ms, None, "nothing passes by itself here");
+    assert_eq!(
+        classify_answer(WireScheme::Anthropic, 401, wrong).retry_after_ms,
+        None,
+        "a wrong key is not retried"
+    );
 }
 
 #[test]
 fn what_is_shown_is_bounded_plain_and_never_nothing() {
     let page =
         "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>";
-    assert_eq!(answer(Scheme::Anthropic, 502, page).text, "502 Bad Gateway");
-    assert_eq!(answer(Scheme::Anthropic, 502, "<h1>Bad  day</h1>").text, "Bad day");
-    assert_eq!(answer(Scheme::Anthropic, 502, "").text, "status 502, with nothing said");
+    assert_eq!(classify_answer(WireScheme::Anthropic, 502, page).text, "502 Bad Gateway");
+    assert_eq!(classify_answer(WireScheme::Anthropic, 502, "<h1>Bad  day</h1>").text, "Bad day");
+    assert_eq!(classify_answer(WireScheme::Anthropic, 502, "").text, "status 502, without a message");
     let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "ü\\u001b[31m ".repeat(100_000));
     for body in [long.as_str(), &"x".repeat(1 << 20), &"<p>".repeat(1 << 18)] {
-        let text = answer(Scheme::OpenaiChat, 500, body).text;
+        let text = classify_answer(WireScheme::OpenaiChat, 500, body).text;
         assert!(!text.is_empty() && text.len() <= SHOWN_BYTES, "{}", text.len());
         assert!(!text.contains(char::is_control));
     }
-    let bytes = from_response(Scheme::Gemini, 500, RetryHint::default(), &[0xff, 0xfe, 0x00, b'a']);
+    let bytes = classify_response(WireScheme::Gemini, 500, RetryDelay::default(), &[0xff, 0xfe, 0x00, b'a']);
     assert!(bytes.text.contains('a') && !bytes.text.contains('\0'), "{bytes:?}");
     let quoted = format!("{}{}{}", r#"{"error":"#.repeat(100), r#""deep""#, "}".repeat(100));
-    assert_eq!(answer(Scheme::OpenaiChat, 500, &quoted).reason, Reason::Server);
+    assert_eq!(classify_answer(WireScheme::OpenaiChat, 500, &quoted).kind, ProviderErrorKind::Server);
 }

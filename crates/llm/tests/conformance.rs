@@ -1,38 +1,39 @@
-//! Every recorded answer of every scheme, through the decoder, against what the vendor's SDK read from it.
+//! Decodes every recorded response of every scheme and compares it with the result of the vendor's SDK.
 //!
-//! One suite for all schemes. Fixtures are found by listing folders (`conformance/fixture.rs`); the stream contract is
-//! checked while a reply is gathered (`conformance/reply.rs`); the comparison and its rules are in
-//! `conformance/oracle.rs`, with a second, plain reading of the wire for what SDKs do not read (`conformance/wire.rs`).
+//! One suite for all schemes. Fixtures are found by listing directories (`conformance/fixture.rs`); the
+//! stream contract is checked while a reply is gathered (`conformance/reply.rs`); the comparison and its
+//! exceptions are in `conformance/oracle.rs`, with a second, simple parser of the wire for data that SDKs do
+//! not read (`conformance/wire.rs`).
 
 mod common;
 #[path = "conformance/fixture.rs"]
 mod fixture;
+#[path = "conformance/strange.rs"]
+mod mutations;
 #[path = "conformance/oracle.rs"]
 mod oracle;
 #[path = "conformance/reply.rs"]
 mod reply;
-#[path = "conformance/strange.rs"]
-mod strange;
 #[path = "conformance/wire.rs"]
-mod wire;
+mod wire_facts;
 
-use minke_llm::{Reason, Scheme};
+use minke_llm::{ProviderErrorKind, WireScheme};
 use minke_model::{BlockKind, ModelEvent};
 
-use fixture::Fixture;
-use reply::{Decoded, decode, gather};
+use fixture::RecordedResponse;
+use reply::{DecodedStream, decode_chunks, gather_reply};
 
-/// Random chunkings of each body that an SDK has read, and of each turn of a loop.
-const CHUNKINGS: u64 = 200;
+/// Random chunkings of each body with an SDK result, and of each turn of a loop.
+const BODY_CHUNKINGS: u64 = 200;
 const LOOP_CHUNKINGS: u64 = 20;
 
-/// Cuts inside events that are tried of each body, beside those between events.
-const BYTE_CUTS: usize = 40;
+/// Cuts inside events that are tested for each body, in addition to those between events.
+const MAX_BYTE_CUTS: usize = 40;
 
 macro_rules! for_scheme {
     ($name:ident, $scheme:expr) => {
         mod $name {
-            use super::Scheme;
+            use super::WireScheme;
 
             #[test]
             fn what_the_sdk_read_is_what_we_read() {
@@ -57,19 +58,22 @@ macro_rules! for_scheme {
     };
 }
 
-for_scheme!(anthropic, Scheme::Anthropic);
-for_scheme!(openai_responses, Scheme::OpenaiResponses);
-for_scheme!(openai_chat, Scheme::OpenaiChat);
-for_scheme!(gemini, Scheme::Gemini);
+for_scheme!(anthropic, WireScheme::Anthropic);
+for_scheme!(openai_responses, WireScheme::OpenaiResponses);
+for_scheme!(openai_chat, WireScheme::OpenaiChat);
+for_scheme!(gemini, WireScheme::Gemini);
 
-fn what_the_sdk_read_is_what_we_read(scheme: Scheme) {
+fn what_the_sdk_read_is_what_we_read(scheme: WireScheme) {
     let mut wrong = Vec::new();
-    let mut used = oracle::Used::new();
-    let fixtures = fixture::compared(scheme);
+    let mut used = oracle::ExceptionCounts::new();
+    let fixtures = fixture::responses_with_expectation(scheme);
     for fixture in &fixtures {
-        let decoded = decode(scheme, [fixture.body.as_slice()]);
-        match gather(&decoded) {
-            Ok(reply) => wrong.extend(named(fixture, oracle::compare(fixture, &decoded, &reply, &mut used))),
+        let decoded = decode_chunks(scheme, [fixture.body.as_slice()]);
+        match gather_reply(&decoded) {
+            Ok(reply) => wrong.extend(prefix_fixture_name(
+                fixture,
+                oracle::compare_reply(fixture, &decoded, &reply, &mut used),
+            )),
             Err(broken) => wrong.push(format!("{}: {broken}", fixture.name)),
         }
     }
@@ -77,29 +81,29 @@ fn what_the_sdk_read_is_what_we_read(scheme: Scheme) {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn any_chunking_gives_the_same_events(scheme: Scheme) {
+fn any_chunking_gives_the_same_events(scheme: WireScheme) {
     let mut wrong = Vec::new();
-    for fixture in fixture::all(scheme) {
-        let whole = decode(scheme, [fixture.body.as_slice()]);
-        if let Err(broken) = gather(&whole) {
+    for fixture in fixture::all_responses(scheme) {
+        let whole = decode_chunks(scheme, [fixture.body.as_slice()]);
+        if let Err(broken) = gather_reply(&whole) {
             wrong.push(format!("{}: {broken}", fixture.name));
         }
-        if decode(scheme, fixture.body.chunks(1)) != whole {
+        if decode_chunks(scheme, fixture.body.chunks(1)) != whole {
             wrong.push(format!("{}: byte by byte", fixture.name));
         }
-        let mut dice = Dice::new(&fixture.name);
-        let rounds = if fixture.expected.is_null() { LOOP_CHUNKINGS } else { CHUNKINGS };
+        let mut dice = TestRng::new(&fixture.name);
+        let rounds = if fixture.expected.is_null() { LOOP_CHUNKINGS } else { BODY_CHUNKINGS };
         for round in 0..rounds {
-            let chunks = dice.chunks(&fixture.body, round);
-            if decode(scheme, chunks.iter().copied()) != whole {
+            let chunks = dice.random_chunks(&fixture.body, round);
+            if decode_chunks(scheme, chunks.iter().copied()) != whole {
                 let sizes: Vec<usize> = chunks.iter().map(|chunk| chunk.len()).collect();
                 wrong.push(format!("{}: in chunks of {sizes:?}", fixture.name));
                 break;
             }
         }
-        for (how, body) in other_line_ends(&fixture) {
-            if decode(scheme, [body.as_bytes()]) != whole
-                || decode(scheme, body.as_bytes().chunks(1)) != whole
+        for (how, body) in line_end_variants(&fixture) {
+            if decode_chunks(scheme, [body.as_bytes()]) != whole
+                || decode_chunks(scheme, body.as_bytes().chunks(1)) != whole
             {
                 wrong.push(format!("{}: with {how}", fixture.name));
             }
@@ -108,12 +112,12 @@ fn any_chunking_gives_the_same_events(scheme: Scheme) {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The same stream with other line ends, and with a byte order mark.
-fn other_line_ends(fixture: &Fixture) -> Vec<(&'static str, String)> {
+/// Returns the stream with other line ends and with a byte order mark.
+fn line_end_variants(fixture: &RecordedResponse) -> Vec<(&'static str, String)> {
     if !fixture.is_sse() {
         return Vec::new();
     }
-    let plain = fixture.text().replace("\r\n", "\n");
+    let plain = fixture.body_text().replace("\r\n", "\n");
     vec![
         ("LF", plain.clone()),
         ("CRLF", plain.replace('\n', "\r\n")),
@@ -123,17 +127,17 @@ fn other_line_ends(fixture: &Fixture) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn a_cut_stream_is_never_an_empty_success(scheme: Scheme) {
+fn a_cut_stream_is_never_an_empty_success(scheme: WireScheme) {
     let mut wrong = Vec::new();
     let mut cuts = 0;
-    for fixture in fixture::all(scheme) {
-        let whole = decode(scheme, [fixture.body.as_slice()]);
-        let mut dice = Dice::new(&fixture.name);
-        let inside = (0..BYTE_CUTS).map(|_| dice.below(fixture.body.len()));
-        for at in boundaries(&fixture).into_iter().chain(inside) {
+    for fixture in fixture::all_responses(scheme) {
+        let whole = decode_chunks(scheme, [fixture.body.as_slice()]);
+        let mut dice = TestRng::new(&fixture.name);
+        let inside = (0..MAX_BYTE_CUTS).map(|_| dice.next_below(fixture.body.len()));
+        for at in event_boundaries(&fixture).into_iter().chain(inside) {
             cuts += 1;
-            let cut = decode(scheme, [fixture.body.split_at(at).0]);
-            if let Err(why) = cut_is_safe(&whole, &cut) {
+            let cut = decode_chunks(scheme, [fixture.body.split_at(at).0]);
+            if let Err(why) = check_cut(&whole, &cut) {
                 wrong.push(format!("{} cut at byte {at}: {why}", fixture.name));
                 break;
             }
@@ -143,30 +147,32 @@ fn a_cut_stream_is_never_an_empty_success(scheme: Scheme) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A cut stream either says all that the whole one says (its last events may say nothing new), or it is a problem, and
-/// then it has given exactly what the whole one gives first: finished blocks are there, open ones are open.
-fn cut_is_safe(whole: &Decoded, cut: &Decoded) -> Result<(), String> {
-    let reply = gather(cut)?;
+/// Checks a cut stream: either it is complete (its last events may be redundant), or it is an error after
+/// exactly the first events of the complete stream. Finished blocks are present, open ones are open.
+fn check_cut(whole: &DecodedStream, cut: &DecodedStream) -> Result<(), String> {
+    let reply = gather_reply(cut)?;
     match &cut.result {
         Ok(()) => {
-            let full = gather(whole)?;
-            if whole.result.is_err() || reply.said() != full.said() {
-                return Err(format!("a success that is not the whole reply: {:?}", reply.stop));
+            let full = gather_reply(whole)?;
+            if whole.result.is_err() || reply.final_content() != full.final_content() {
+                return Err(format!("success without the complete reply: {:?}", reply.stop));
             }
             Ok(())
         }
         Err(problem) => {
-            if whole.result.is_ok() && !matches!(problem.reason, Reason::Cut | Reason::Malformed) {
-                return Err(format!("a cut is {:?}: {}", problem.reason, problem.text));
+            if whole.result.is_ok()
+                && !matches!(problem.kind, ProviderErrorKind::Interrupted | ProviderErrorKind::Malformed)
+            {
+                return Err(format!("a cut is {:?}: {}", problem.kind, problem.text));
             }
-            // Tokens may be told when they are known or when it is over.
+            // The usage may be sent when it is known or at the end.
             let told = |event: &&ModelEvent| !matches!(event, ModelEvent::Usage(_));
             let first = whole.events.iter().filter(told);
             if !cut.events.iter().filter(told).zip(first).all(|(cut, whole)| cut == whole) {
                 let closed = reply.blocks.iter().filter(|block| block.end.is_some());
                 let half = closed.filter(|block| matches!(block.kind, BlockKind::ToolCall { .. })).count();
                 return Err(format!(
-                    "events that the whole stream does not give first ({half} closed calls)"
+                    "events that the complete stream does not start with ({half} closed calls)"
                 ));
             }
             Ok(())
@@ -174,34 +180,34 @@ fn cut_is_safe(whole: &Decoded, cut: &Decoded) -> Result<(), String> {
     }
 }
 
-/// Where events end, and the very beginning.
-fn boundaries(fixture: &Fixture) -> Vec<usize> {
+/// Returns the ends of all events, and 0.
+fn event_boundaries(fixture: &RecordedResponse) -> Vec<usize> {
     let mut found = vec![0];
     for end in ["\n\n", "\r\n\r\n"] {
-        found.extend(fixture.text().match_indices(end).map(|(at, end)| at + end.len()));
+        found.extend(fixture.body_text().match_indices(end).map(|(at, end)| at + end.len()));
     }
     found
 }
 
-fn unknown_events_and_fields_change_nothing(scheme: Scheme) {
+fn unknown_events_and_fields_change_nothing(scheme: WireScheme) {
     let mut wrong = Vec::new();
     let mut injected = 0;
-    for fixture in fixture::all(scheme) {
-        let whole = decode(scheme, [fixture.body.as_slice()]);
-        let with_fields = decode(scheme, [strange::fields(&fixture).as_bytes()]);
+    for fixture in fixture::all_responses(scheme) {
+        let whole = decode_chunks(scheme, [fixture.body.as_slice()]);
+        let with_fields = decode_chunks(scheme, [mutations::with_unknown_fields(&fixture).as_bytes()]);
         if (&with_fields.events, with_fields.result.is_ok()) != (&whole.events, whole.result.is_ok()) {
             wrong.push(format!("{}: unknown fields", fixture.name));
         }
         if !fixture.is_sse() {
             continue;
         }
-        let (body, added) = strange::events(&fixture);
-        let with_events = decode(scheme, [body.as_bytes()]);
+        let (body, added) = mutations::with_unknown_events(&fixture);
+        let with_events = decode_chunks(scheme, [body.as_bytes()]);
         injected += added;
         if (&with_events.events, with_events.result.is_ok()) != (&whole.events, whole.result.is_ok()) {
             wrong.push(format!("{}: unknown events", fixture.name));
         }
-        // Those behind the end or behind a problem are not looked at.
+        // Events after the end or after an error are ignored.
         let counted = with_events.unknown.checked_sub(whole.unknown);
         if counted.is_none_or(|counted| counted > added || (added > 1 && counted == 0)) {
             wrong.push(format!("{}: {added} unknown events, {counted:?} counted", fixture.name));
@@ -211,30 +217,30 @@ fn unknown_events_and_fields_change_nothing(scheme: Scheme) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn named(fixture: &Fixture, differences: Vec<String>) -> Vec<String> {
+fn prefix_fixture_name(fixture: &RecordedResponse, differences: Vec<String>) -> Vec<String> {
     differences.into_iter().map(|difference| format!("{}: {difference}", fixture.name)).collect()
 }
 
-/// Repeatable chance: xorshift, from the name of the fixture.
-struct Dice(u64);
+/// Reproducible random numbers: xorshift, seeded with the name of the fixture.
+struct TestRng(u64);
 
-impl Dice {
-    fn new(seed: &str) -> Dice {
+impl TestRng {
+    fn new(seed: &str) -> TestRng {
         let seed = seed.bytes().fold(0x9e37_79b9_7f4a_7c15, |seed: u64, byte| {
             (seed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        Dice(seed | 1)
+        TestRng(seed | 1)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    fn next_below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 % (limit.max(1) as u64)).expect("below a usize")
     }
 
-    /// Small pieces, middling ones, a few large ones: by turns.
-    fn chunks<'b>(&mut self, body: &'b [u8], round: u64) -> Vec<&'b [u8]> {
+    /// Alternates between small, medium and few large pieces.
+    fn random_chunks<'b>(&mut self, body: &'b [u8], round: u64) -> Vec<&'b [u8]> {
         let largest = match round % 5 {
             0 => 7,
             1 => 64,
@@ -245,7 +251,7 @@ impl Dice {
         let mut chunks = Vec::new();
         let mut rest = body;
         while !rest.is_empty() {
-            let (chunk, more) = rest.split_at((1 + self.below(largest)).min(rest.len()));
+            let (chunk, more) = rest.split_at((1 + self.next_below(largest)).min(rest.len()));
             chunks.push(chunk);
             rest = more;
         }

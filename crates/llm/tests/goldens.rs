@@ -1,31 +1,33 @@
-//! Golden requests: what goes over the wire, whole, for a conversation with everything in it, per scheme: held with that
-//! model from the start, and moved to it from another one. `MINKE_BLESS=1` writes them anew; look at the difference.
+//! Golden requests: the complete request for a sample conversation with every feature, per scheme. The
+//! conversation took place with the same model, or with a model of another scheme. `MINKE_BLESS=1` rewrites
+//! the files; check the diff.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where something is not as it must be")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod validators;
 
 use std::fs;
 use std::path::Path;
 
-use minke_llm::{Scheme, build};
+use minke_llm::{WireScheme, build_request};
 use serde_json::Value;
 
-use validators::story;
+use validators::sample_history;
 
 #[test]
 fn requests_are_as_they_were() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden-requests");
     let mut wrong = Vec::new();
     for (scheme, other, name) in [
-        (Scheme::Anthropic, Scheme::OpenaiResponses, "anthropic"),
-        (Scheme::OpenaiResponses, Scheme::Anthropic, "openai_responses"),
-        (Scheme::OpenaiChat, Scheme::Gemini, "openai_chat"),
-        (Scheme::Gemini, Scheme::OpenaiChat, "gemini"),
+        (WireScheme::Anthropic, WireScheme::OpenaiResponses, "anthropic"),
+        (WireScheme::OpenaiResponses, WireScheme::Anthropic, "openai_responses"),
+        (WireScheme::OpenaiChat, WireScheme::Gemini, "openai_chat"),
+        (WireScheme::Gemini, WireScheme::OpenaiChat, "gemini"),
     ] {
         for (held_with, ending) in [(scheme, ""), (other, "-moved")] {
-            let settings = story::settings(scheme);
-            let request = build(&story::prompt(held_with, &settings), &settings).unwrap();
+            let settings = sample_history::scheme_settings(scheme);
+            let request =
+                build_request(&sample_history::sample_prompt(held_with, &settings), &settings).unwrap();
             let body: Value = serde_json::from_slice(&request.body).unwrap();
             let text = format!("{body:#}\n");
             let file = place.join(format!("{name}{ending}.json"));
@@ -40,6 +42,6 @@ fn requests_are_as_they_were() {
             }
         }
     }
-    let how = "look at the difference, then run this test with MINKE_BLESS=1";
+    let how = "check the diff, then run this test with MINKE_BLESS=1";
     assert!(wrong.is_empty(), "{}; {how}", wrong.join("; "));
 }

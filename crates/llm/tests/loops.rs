@@ -1,13 +1,13 @@
-//! Tool loops: what we send after a recorded answer is what the provider took.
+//! Tool loops: our request after a recorded reply equals the one that the provider accepted.
 //!
-//! A loop has requests and answers by turns, and each next request was accepted. The answer goes through our decoder, its
-//! blocks become items as the mind makes them, the results are those of the recorded next request; then our next request
-//! is compared with the recorded one as in `tests/requests.rs`: order, calls, signatures, encrypted reasoning.
-//! Recorded clients were not perfect. What they changed of the model's words is forgiven them, one by one, and printed:
-//! no reasoning or no summary of it sent back; no text sent back beside calls; white space around a text, typographic
-//! quotes made plain; an empty object where the model gave an argument.
+//! A loop alternates between requests and replies, and the provider accepted each next request. Our decoder
+//! reads the reply, its blocks become items as in a pod, the results are those of the recorded next request.
+//! Then our next request is compared with the recorded one as in `tests/requests.rs`: order, calls,
+//! signatures, encrypted reasoning. Recorded clients had defects. Their changes to the model's output are
+//! accepted and printed: missing reasoning or summary; missing text next to calls; changed white space around
+//! a text, plain instead of typographic quotes; an empty object instead of an argument.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where something is not as it must be")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 mod meaning;
@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minke_llm::{Decoder, Scheme, Settings, build};
+use minke_llm::{ModelSettings, ReplyDecoder, WireScheme, build_request};
 use minke_model::{BlockEnd, BlockKind, ModelEvent, Prompt};
 use minke_record::{Content, Item, Role};
 use serde_json::Value;
 
-use meaning::{Meaning, Piece, Who};
-use validators::story::{self, SCHEMES};
-use validators::validate;
+use meaning::{RequestMeaning, Speaker, TurnPiece};
+use validators::sample_history::{self, SCHEMES};
+use validators::validate_request;
 
-const FOLDERS: [&str; 4] = ["anthropic", "openai-responses", "openai-chat", "gemini"];
+const SCHEME_FOLDERS: [&str; 4] = ["anthropic", "openai-responses", "openai-chat", "gemini"];
 
 #[derive(Default)]
-struct Tally {
+struct LoopTally {
     requests: usize,
     with_reasoning: usize,
     notes: Vec<String>,
@@ -37,19 +37,19 @@ struct Tally {
 
 #[test]
 fn the_next_request_of_a_loop_is_one_that_the_provider_took() {
-    let mut tally = Tally::default();
+    let mut tally = LoopTally::default();
     let mut wrong = Vec::new();
-    for (scheme, folder) in SCHEMES.into_iter().zip(FOLDERS) {
-        let loops = folders(&common::providers().join("loops").join(folder));
+    for (scheme, folder) in SCHEMES.into_iter().zip(SCHEME_FOLDERS) {
+        let loops = loop_folders(&common::provider_fixtures().join("loops").join(folder));
         assert!(loops.len() >= 2, "no loops of {folder}");
         let before = tally.requests;
-        for place in loops {
+        for dir in loops {
             for turn in 1.. {
-                if !place.join(format!("turn-{}.request.json", turn + 1)).is_file() {
+                if !dir.join(format!("turn-{}.request.json", turn + 1)).is_file() {
                     break;
                 }
-                if let Err(why) = follow(scheme, &place, turn, &mut tally) {
-                    wrong.push(format!("{} turn {turn}: {why}", place.display()));
+                if let Err(why) = compare_turn(scheme, &dir, turn, &mut tally) {
+                    wrong.push(format!("{} turn {turn}: {why}", dir.display()));
                 }
             }
         }
@@ -62,27 +62,31 @@ fn the_next_request_of_a_loop_is_one_that_the_provider_took() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The same loops, each gone on with at the other three schemes: taken, and without a trace of sealed reasoning.
+/// Continues the same loops with the other three schemes: the requests are valid and contain no encrypted
+/// reasoning.
 #[test]
 fn a_loop_goes_on_with_any_other_scheme() {
     let mut moved = 0;
-    for (scheme, folder) in SCHEMES.into_iter().zip(FOLDERS) {
-        for place in folders(&common::providers().join("loops").join(folder)) {
-            let (Ok(before), Ok(theirs)) = (recorded(scheme, &place, 1), recorded(scheme, &place, 2)) else {
+    for (scheme, folder) in SCHEMES.into_iter().zip(SCHEME_FOLDERS) {
+        for dir in loop_folders(&common::provider_fixtures().join("loops").join(folder)) {
+            let (Ok(before), Ok(expected)) =
+                (recorded_request(scheme, &dir, 1), recorded_request(scheme, &dir, 2))
+            else {
                 continue;
             };
-            let prompt = next_prompt(scheme, &before, &theirs, &answer(scheme, &place, 1).unwrap()).unwrap();
+            let prompt =
+                next_prompt(scheme, &before, &expected, &recorded_answer(scheme, &dir, 1).unwrap()).unwrap();
             for other in SCHEMES.into_iter().filter(|other| *other != scheme) {
-                let settings = story::settings(other);
+                let settings = sample_history::scheme_settings(other);
                 let mut prompt = prompt.clone();
-                prompt.route = story::route(&settings);
-                let request = request_of(&prompt, &settings)
-                    .unwrap_or_else(|why| panic!("{} at {other:?}: {why}", place.display()))
+                prompt.route = sample_history::route_for(&settings);
+                let request = request_json(&prompt, &settings)
+                    .unwrap_or_else(|why| panic!("{} at {other:?}: {why}", dir.display()))
                     .to_string();
                 for item in &prompt.items {
                     let Item::Reasoning { signature, encrypted, .. } = &**item else { continue };
                     for seal in [signature, encrypted].into_iter().flatten() {
-                        assert!(!request.contains(seal.here().unwrap()), "{} at {other:?}", place.display());
+                        assert!(!request.contains(seal.inline().unwrap()), "{} at {other:?}", dir.display());
                     }
                 }
                 moved += 1;
@@ -93,7 +97,7 @@ fn a_loop_goes_on_with_any_other_scheme() {
     assert!(moved >= 3 * 8);
 }
 
-fn folders(place: &Path) -> Vec<PathBuf> {
+fn loop_folders(place: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(place).unwrap_or_else(|e| panic!("{}: {e}", place.display()));
     let mut folders: Vec<_> =
         entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
@@ -101,19 +105,19 @@ fn folders(place: &Path) -> Vec<PathBuf> {
     folders
 }
 
-fn recorded(scheme: Scheme, place: &Path, turn: usize) -> Result<Meaning, String> {
-    let text = std::fs::read(place.join(format!("turn-{turn}.request.json"))).map_err(|e| e.to_string())?;
-    meaning::read(scheme, &serde_json::from_slice(&text).map_err(|e| e.to_string())?)
+fn recorded_request(scheme: WireScheme, dir: &Path, turn: usize) -> Result<RequestMeaning, String> {
+    let text = std::fs::read(dir.join(format!("turn-{turn}.request.json"))).map_err(|e| e.to_string())?;
+    meaning::read_meaning(scheme, &serde_json::from_slice(&text).map_err(|e| e.to_string())?)
 }
 
-fn follow(scheme: Scheme, place: &Path, turn: usize, tally: &mut Tally) -> Result<(), String> {
+fn compare_turn(scheme: WireScheme, place: &Path, turn: usize, tally: &mut LoopTally) -> Result<(), String> {
     let name = format!("{} turn {turn}", place.file_name().unwrap().to_string_lossy());
     let request = |turn: usize| {
         let text =
             std::fs::read(place.join(format!("turn-{turn}.request.json"))).map_err(|e| e.to_string())?;
-        meaning::read(scheme, &serde_json::from_slice(&text).map_err(|e| e.to_string())?)
+        meaning::read_meaning(scheme, &serde_json::from_slice(&text).map_err(|e| e.to_string())?)
     };
-    let (before, mut theirs) = match (request(turn), request(turn + 1)) {
+    let (before, mut expected) = match (request(turn), request(turn + 1)) {
         (Ok(before), Ok(theirs)) => (before, theirs),
         (Err(why), _) | (_, Err(why)) => {
             tally.notes.push(format!("{name}: not compared: {why}"));
@@ -121,35 +125,36 @@ fn follow(scheme: Scheme, place: &Path, turn: usize, tally: &mut Tally) -> Resul
         }
     };
     let known = before.turns.len();
-    if theirs.turns.len() != known + 2 || theirs.turns[..known] != before.turns {
+    if expected.turns.len() != known + 2 || expected.turns[..known] != before.turns {
         tally.notes.push(format!(
             "{name}: not compared: the next request is not this one, an answer and its results"
         ));
         return Ok(());
     }
-    let prompt = next_prompt(scheme, &before, &theirs, &answer(scheme, place, turn)?)?;
-    let settings = meaning::prompt(scheme, &theirs).1;
-    let mut ours = meaning::read(scheme, &request_of(&prompt, &settings)?)?;
-    if thoughts(&theirs) == 0 && thoughts(&ours) > 0 {
+    let prompt = next_prompt(scheme, &before, &expected, &recorded_answer(scheme, place, turn)?)?;
+    let settings = meaning::to_prompt(scheme, &expected).1;
+    let mut actual = meaning::read_meaning(scheme, &request_json(&prompt, &settings)?)?;
+    if count_thoughts(&expected) == 0 && count_thoughts(&actual) > 0 {
         tally.notes.push(format!("{name}: the recorded client sent no reasoning back; ours is not compared"));
-        without_thoughts(&mut ours);
-    } else if thoughts(&theirs) > 0 {
+        remove_thoughts(&mut actual);
+    } else if count_thoughts(&expected) > 0 {
         tally.with_reasoning += 1;
     }
-    if let (Some(theirs), Some(ours)) = (theirs.turns.get_mut(known), ours.turns.get_mut(known)) {
-        let mut notes = leave_out(&theirs.pieces, &mut ours.pieces);
+    if let (Some(theirs), Some(ours)) = (expected.turns.get_mut(known), actual.turns.get_mut(known)) {
+        let mut notes = remove_unsent_texts(&theirs.pieces, &mut ours.pieces);
         for (theirs, ours) in theirs.pieces.iter_mut().zip(&mut ours.pieces) {
-            notes.extend(forgive(theirs, ours));
+            notes.extend(normalize_piece(theirs, ours));
         }
         tally.notes.extend(notes.into_iter().map(|what| format!("{name}: {what}")));
     }
     tally.requests += 1;
-    meaning::difference(&theirs, &ours).map_or(Ok(()), Err)
+    meaning::first_difference(&expected, &actual).map_or(Ok(()), Err)
 }
 
-/// Leaves out texts of a reply that the recorded client did not send back beside its calls. Gives whether it did so.
-fn leave_out(theirs: &[Piece], ours: &mut Vec<Piece>) -> Vec<&'static str> {
-    let text = |piece: &Piece| matches!(piece, Piece::Text(_));
+/// Removes texts of a reply that the recorded client did not send back next to its calls. Returns whether it
+/// did so.
+fn remove_unsent_texts(theirs: &[TurnPiece], ours: &mut Vec<TurnPiece>) -> Vec<&'static str> {
+    let text = |piece: &TurnPiece| matches!(piece, TurnPiece::Text(_));
     if theirs.iter().any(text) || !ours.iter().any(text) || theirs.is_empty() {
         return Vec::new();
     }
@@ -157,103 +162,112 @@ fn leave_out(theirs: &[Piece], ours: &mut Vec<Piece>) -> Vec<&'static str> {
     vec!["the recorded client sent no text back beside the calls; ours is not compared"]
 }
 
-/// Takes back what a recorded client did to the model's words. Gives what it was.
-fn forgive(theirs: &mut Piece, ours: &mut Piece) -> Option<&'static str> {
-    match (theirs, ours) {
-        (Piece::Text(theirs), Piece::Text(ours)) if theirs != ours && *theirs == plain(ours) => {
+/// Undoes a change of the recorded client to the model's output and returns its description.
+fn normalize_piece(expected: &mut TurnPiece, actual: &mut TurnPiece) -> Option<&'static str> {
+    match (expected, actual) {
+        (TurnPiece::Text(theirs), TurnPiece::Text(ours))
+            if theirs != ours && *theirs == strip_markup(ours) =>
+        {
             ours.clone_from(theirs);
-            Some("the recorded client made typographic quotes plain")
+            Some("the recorded client replaced typographic quotes")
         }
-        (Piece::Text(theirs), Piece::Text(ours)) if theirs != ours && theirs.trim() == ours.trim() => {
-            ours.clone_from(theirs);
+        (TurnPiece::Text(expected), TurnPiece::Text(actual))
+            if expected != actual && expected.trim() == actual.trim() =>
+        {
+            actual.clone_from(expected);
             Some("the recorded client changed the white space around a text")
         }
         (
-            Piece::Thought { summary: theirs, .. },
-            Piece::Thought { summary: ours, encrypted: Some(_), .. },
-        ) if theirs.is_empty() && !ours.is_empty() => {
-            ours.clear();
+            TurnPiece::Thought { summary: theirs, .. },
+            TurnPiece::Thought { summary: actual, encrypted: Some(_), .. },
+        ) if theirs.is_empty() && !actual.is_empty() => {
+            actual.clear();
             Some("the recorded client sent no summary back with the encrypted reasoning")
         }
-        (Piece::Call { arguments: theirs, .. }, Piece::Call { arguments: ours, .. }) => {
-            let found = fill(theirs, ours);
+        (TurnPiece::Call { arguments: expected, .. }, TurnPiece::Call { arguments: ours, .. }) => {
+            let found = fill_empty_object(expected, ours);
             found.then_some("the recorded client lost an argument")
         }
         _ => None,
     }
 }
 
-fn plain(text: &str) -> String {
+fn strip_markup(text: &str) -> String {
     text.replace(['\u{2018}', '\u{2019}'], "'").replace(['\u{201c}', '\u{201d}'], "\"")
 }
 
-/// Puts our value where theirs is an empty object and ours is no object. Gives whether there was such a place.
-fn fill(theirs: &mut Value, ours: &Value) -> bool {
-    match (&mut *theirs, ours) {
+/// Inserts our value for an empty object of the recorded client if ours is not an object. Returns whether it
+/// did so.
+fn fill_empty_object(expected: &mut Value, actual: &Value) -> bool {
+    match (&mut *expected, actual) {
         (Value::Object(theirs), Value::Object(ours)) => {
             let pairs = theirs.iter_mut().filter_map(|(key, value)| Some((value, ours.get(key)?)));
-            pairs.fold(false, |found, (theirs, ours)| fill(theirs, ours) || found)
+            pairs.fold(false, |found, (theirs, actual)| fill_empty_object(theirs, actual) || found)
         }
         (Value::Object(lost), ours) if lost.is_empty() => {
-            *theirs = ours.clone();
+            *expected = ours.clone();
             true
         }
         _ => false,
     }
 }
 
-fn thoughts(meaning: &Meaning) -> usize {
+fn count_thoughts(meaning: &RequestMeaning) -> usize {
     let pieces = meaning.turns.iter().flat_map(|turn| &turn.pieces);
-    pieces.filter(|piece| matches!(piece, Piece::Thought { .. })).count()
+    pieces.filter(|piece| matches!(piece, TurnPiece::Thought { .. })).count()
 }
 
-fn without_thoughts(meaning: &mut Meaning) {
+fn remove_thoughts(meaning: &mut RequestMeaning) {
     for turn in &mut meaning.turns {
-        turn.pieces.retain(|piece| !matches!(piece, Piece::Thought { .. }));
+        turn.pieces.retain(|piece| !matches!(piece, TurnPiece::Thought { .. }));
     }
 }
 
-/// What the model answered, as events.
-fn answer(scheme: Scheme, place: &Path, turn: usize) -> Result<Vec<ModelEvent>, String> {
-    let body = std::fs::read(place.join(format!("turn-{turn}.sse")))
-        .or_else(|_| std::fs::read(place.join(format!("turn-{turn}.json"))))
+/// Returns the model's reply as events.
+fn recorded_answer(scheme: WireScheme, dir: &Path, turn: usize) -> Result<Vec<ModelEvent>, String> {
+    let body = std::fs::read(dir.join(format!("turn-{turn}.sse")))
+        .or_else(|_| std::fs::read(dir.join(format!("turn-{turn}.json"))))
         .map_err(|e| e.to_string())?;
-    let mut decoder = Decoder::new(scheme);
+    let mut decoder = ReplyDecoder::new(scheme);
     let mut events = Vec::new();
     decoder
-        .push(&body, &mut events)
+        .push_bytes(&body, &mut events)
         .and_then(|()| decoder.finish(&mut events))
         .map_err(|problem| format!("{problem:?}"))?;
     Ok(events)
 }
 
-/// Our next prompt: what was said before, the answer as the mind keeps it, the recorded results.
+/// Builds our next prompt: the previous input, the reply as a pod stores it, the recorded results.
 fn next_prompt(
-    scheme: Scheme,
-    before: &Meaning,
-    theirs: &Meaning,
+    scheme: WireScheme,
+    before: &RequestMeaning,
+    expected: &RequestMeaning,
     answer: &[ModelEvent],
 ) -> Result<Prompt, String> {
-    let (mut prompt, _) = meaning::prompt(scheme, theirs);
-    let by = meaning::by(theirs);
+    let (mut prompt, _) = meaning::to_prompt(scheme, expected);
+    let by = meaning::author_of(expected);
     let mut calls = 0;
-    let mut items = meaning::items(&before.turns, &by, &mut calls, &mut BTreeMap::new());
-    items.extend(blocks(answer).into_iter().map(|(kind, text, end)| item(kind, text, end, &by, &mut calls)));
-    let told = theirs.turns.last().filter(|turn| turn.who == Who::User).ok_or("no results")?;
-    items.extend(meaning::items(std::slice::from_ref(told), &by, &mut calls, &mut BTreeMap::new()));
+    let mut items = meaning::turns_to_items(&before.turns, &by, &mut calls, &mut BTreeMap::new());
+    items.extend(
+        reply_blocks(answer)
+            .into_iter()
+            .map(|(kind, text, end)| block_to_item(kind, text, end, &by, &mut calls)),
+    );
+    let told = expected.turns.last().filter(|turn| turn.speaker == Speaker::User).ok_or("no results")?;
+    items.extend(meaning::turns_to_items(std::slice::from_ref(told), &by, &mut calls, &mut BTreeMap::new()));
     prompt.items = items.into_iter().map(Arc::new).collect();
     Ok(prompt)
 }
 
-fn request_of(prompt: &Prompt, settings: &Settings) -> Result<Value, String> {
-    let request = build(prompt, settings).map_err(|problem| problem.text)?;
+fn request_json(prompt: &Prompt, settings: &ModelSettings) -> Result<Value, String> {
+    let request = build_request(prompt, settings).map_err(|problem| problem.text)?;
     let request = serde_json::from_slice(&request.body).map_err(|e| e.to_string())?;
-    validate(&request, settings)?;
+    validate_request(&request, settings)?;
     Ok(request)
 }
 
-/// The blocks of an answer, in the order in which they began.
-fn blocks(events: &[ModelEvent]) -> Vec<(BlockKind, String, BlockEnd)> {
+/// Returns the blocks of a reply in order of their starts.
+fn reply_blocks(events: &[ModelEvent]) -> Vec<(BlockKind, String, BlockEnd)> {
     let mut blocks: Vec<(BlockKind, String, BlockEnd)> = Vec::new();
     for event in events {
         match event {
@@ -269,9 +283,9 @@ fn blocks(events: &[ModelEvent]) -> Vec<(BlockKind, String, BlockEnd)> {
     blocks
 }
 
-fn item(kind: BlockKind, text: String, end: BlockEnd, by: &str, calls: &mut usize) -> Item {
+fn block_to_item(kind: BlockKind, text: String, end: BlockEnd, by: &str, calls: &mut usize) -> Item {
     match kind {
-        BlockKind::Text => Item::assistant(text),
+        BlockKind::Text => Item::assistant_message(text),
         BlockKind::Refusal => {
             Item::Message { role: Role::Assistant, content: vec![Content::Refusal { text: text.into() }] }
         }

@@ -1,27 +1,29 @@
-//! The scripted model, through the front door: a script and a prompt in, a stream out.
+//! The scripted model through its public interface: a script and a prompt produce a stream.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use minke_llm::{Around, Decoder, Foot, Head, Recording, Scripted, TapeWriter};
-use minke_model::{BlockKind, Failure, FailureKind, Model, ModelEvent, Prompt, StopReason};
+use minke_llm::{
+    AttemptHeader, AttemptTrailer, Recording, RecordingWriter, ReplyDecoder, ResolveContext, ScriptedModel,
+};
+use minke_model::{BlockKind, Model, ModelError, ModelErrorKind, ModelEvent, Prompt, StopReason};
 use minke_record::{Item, Purpose, Route};
 
 const CWD: &str = "/somewhere";
 
-fn script(text: &str) -> Scripted {
-    Scripted::parse("talk.toml", text, Path::new(CWD)).unwrap_or_else(|e| panic!("{e}"))
+fn parse_script(text: &str) -> ScriptedModel {
+    ScriptedModel::parse_script("talk.toml", text, Path::new(CWD)).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn prompt(items: Vec<Item>, ended: Option<u64>) -> Arc<Prompt> {
+fn test_prompt(items: Vec<Item>, ended_requests: Option<u64>) -> Arc<Prompt> {
     let route = Route { provider: "scripted".into(), model: "talk.toml".into(), scheme: "scripted".into() };
     let items = items.into_iter().map(Arc::new).collect();
-    Arc::new(Prompt { system: "be brief".into(), ended, ..Prompt::new(route, items) })
+    Arc::new(Prompt { system: "be brief".into(), ended_requests, ..Prompt::new(route, items) })
 }
 
-fn result(id: &str, content: &str) -> Item {
+fn tool_result(id: &str, content: &str) -> Item {
     Item::ToolResult {
         call_id: id.into(),
         summary: "done".into(),
@@ -32,34 +34,34 @@ fn result(id: &str, content: &str) -> Item {
     }
 }
 
-fn call(id: &str) -> Item {
+fn tool_call(id: &str) -> Item {
     Item::ToolCall { call_id: id.into(), name: "Read".into(), arguments: "{}".into() }
 }
 
-/// A reply as it came.
+/// A collected reply.
 #[derive(Debug, Default, PartialEq)]
-struct Reply {
+struct StreamedReply {
     events: Vec<ModelEvent>,
-    failure: Option<Failure>,
+    failure: Option<ModelError>,
 }
 
-impl Reply {
-    fn deltas(&self) -> Vec<&str> {
+impl StreamedReply {
+    fn delta_texts(&self) -> Vec<&str> {
         self.events
             .iter()
             .filter_map(|e| if let ModelEvent::Delta { text, .. } = e { Some(&**text) } else { None })
             .collect()
     }
 
-    fn text(&self) -> String {
-        self.deltas().concat()
+    fn full_text(&self) -> String {
+        self.delta_texts().concat()
     }
 
-    fn stop(&self) -> Option<&StopReason> {
+    fn stop_reason(&self) -> Option<&StopReason> {
         if let Some(ModelEvent::Done { stop }) = self.events.last() { Some(stop) } else { None }
     }
 
-    fn kind(&self) -> Option<FailureKind> {
+    fn error_kind(&self) -> Option<ModelErrorKind> {
         self.failure.as_ref().map(|failure| failure.kind)
     }
 
@@ -73,13 +75,13 @@ impl Reply {
             .collect()
     }
 
-    /// The contract that every provider keeps.
-    fn check(&self) {
+    /// Checks the contract of every provider.
+    fn check_contract(&self) {
         let mut open = None;
         let mut next = 0;
         let mut done = 0;
         for event in &self.events {
-            assert_eq!(done, 0, "nothing follows the stop: {self:?}");
+            assert_eq!(done, 0, "an event after the stop: {self:?}");
             match event {
                 ModelEvent::BlockStart { index, .. } => {
                     assert_eq!((open, *index), (None, next), "{self:?}");
@@ -92,49 +94,49 @@ impl Reply {
                 ModelEvent::Done { .. } => done += 1,
                 ModelEvent::Unknown { .. }
                 | ModelEvent::StopDetail { .. }
-                | ModelEvent::Tape(_)
-                | ModelEvent::Recorded { .. } => {
-                    panic!("a script does not say this: {self:?}")
+                | ModelEvent::RecordingPart(_)
+                | ModelEvent::Recording { .. } => {
+                    panic!("an event that no script emits: {self:?}")
                 }
             }
         }
         assert_eq!(
             done,
             usize::from(self.failure.is_none()),
-            "a reply ends in a stop or in a failure: {self:?}"
+            "a reply must end in a stop or in an error: {self:?}"
         );
         assert!(self.failure.is_some() || open.is_none(), "{self:?}");
     }
 }
 
-async fn ask(model: &Scripted, prompt: &Arc<Prompt>) -> Reply {
-    let mut stream = model.ask(prompt.clone());
-    let mut reply = Reply::default();
-    let mut tape = TapeWriter::new();
+async fn ask_model(model: &ScriptedModel, prompt: &Arc<Prompt>) -> StreamedReply {
+    let mut stream = model.stream_reply(prompt.clone());
+    let mut reply = StreamedReply::default();
+    let mut tape = RecordingWriter::new();
     while let Some(next) = stream.next().await {
-        assert!(reply.failure.is_none(), "a failure is the last member");
+        assert!(reply.failure.is_none(), "an error must be the last item");
         match next {
-            Ok(ModelEvent::Tape(piece)) => tape.push(&piece),
+            Ok(ModelEvent::RecordingPart(piece)) => tape.push_part(&piece),
             Ok(event) => reply.events.push(event),
             Err(failure) => reply.failure = Some(failure),
         }
     }
-    reply.check();
-    what_was_said_is_what_is_read(&reply, tape);
+    reply.check_contract();
+    check_recording(&reply, tape);
     reply
 }
 
-/// Every reply of this suite is recorded; what is decoded from the recording is what was said, each block in one piece.
-fn what_was_said_is_what_is_read(reply: &Reply, tape: TapeWriter) {
-    let recording = Recording::read(&tape.finish().expect("it was recorded")).expect("it reads back");
+/// Every reply of this suite is recorded. Decoding the recording returns the reply, each block in one piece.
+fn check_recording(reply: &StreamedReply, tape: RecordingWriter) {
+    let recording = Recording::parse(&tape.finish().expect("it was recorded")).expect("it reads back");
     let [attempt] = &recording.attempts[..] else { panic!("one attempt: {recording:?}") };
-    let head: Head = serde_json::from_str(&attempt.head).expect("the head is JSON");
-    let foot: Foot =
-        serde_json::from_str(attempt.foot.as_ref().expect("it has ended")).expect("the foot is JSON");
-    assert_eq!(foot.problem.as_ref().map(Failure::from), reply.failure);
-    let mut decoder = Decoder::new(head.settings.scheme);
+    let head: AttemptHeader = serde_json::from_str(&attempt.header).expect("the head is JSON");
+    let foot: AttemptTrailer =
+        serde_json::from_str(attempt.trailer.as_ref().expect("it has ended")).expect("the foot is JSON");
+    assert_eq!(foot.problem.as_ref().map(ModelError::from), reply.failure);
+    let mut decoder = ReplyDecoder::new(head.settings.scheme);
     let mut read = Vec::new();
-    decoder.push(&attempt.bytes, &mut read).expect("it can be decoded");
+    decoder.push_bytes(&attempt.bytes, &mut read).expect("it can be decoded");
     let end = decoder.finish(&mut read);
     assert_eq!(end.is_ok(), reply.failure.is_none(), "{end:?}");
     let mut said: Vec<ModelEvent> = Vec::new();
@@ -150,14 +152,14 @@ fn what_was_said_is_what_is_read(reply: &Reply, tape: TapeWriter) {
     assert_eq!(read, said);
 }
 
-/// What the n-th request of a session gets.
-async fn nth(model: &Scripted, ended: u64) -> Reply {
-    ask(model, &prompt(vec![Item::user("hi")], Some(ended))).await
+/// Returns the reply to the n-th request of a session.
+async fn nth_reply(model: &ScriptedModel, ended: u64) -> StreamedReply {
+    ask_model(model, &test_prompt(vec![Item::user_message("hi")], Some(ended))).await
 }
 
 #[tokio::test]
 async fn a_turn_thinks_then_speaks_then_calls() {
-    let model = script(
+    let model = parse_script(
         r#"
         [[turn]]
         thinking = "Hm."
@@ -171,154 +173,157 @@ async fn a_turn_thinks_then_speaks_then_calls() {
         id = "mine"
         "#,
     );
-    let reply = nth(&model, 0).await;
+    let reply = nth_reply(&model, 0).await;
     let arguments = format!(r#"{{"file_path":"{CWD}/a","n":[1,"hi"]}}"#);
-    assert_eq!(reply.deltas(), ["Hm.", "I will ", "read.", arguments.as_str(), "{not json"]);
-    assert_eq!(reply.stop(), Some(&StopReason::ToolUse));
+    assert_eq!(reply.delta_texts(), ["Hm.", "I will ", "read.", arguments.as_str(), "{not json"]);
+    assert_eq!(reply.stop_reason(), Some(&StopReason::ToolUse));
     assert_eq!(reply.call_ids(), ["call_0_1_1", "mine"]);
-    // (8 of the system prompt + 2 of the input + 3) / 4, and what was said / 4
+    // (8 of the system prompt + 2 of the input + 3) / 4, and the output / 4
     let usage =
         reply.events.iter().find_map(|e| if let ModelEvent::Usage(u) = e { Some(u) } else { None }).unwrap();
-    let said = reply.text().len() as u64;
+    let said = reply.full_text().len() as u64;
     assert_eq!((usage.input, usage.output, usage.cost_usd), (3, said.div_ceil(4), Some(0.0)));
 }
 
 #[tokio::test]
 async fn texts_are_cut_into_chunks_of_characters() {
-    let model = script("chunk = 3\n[[turn]]\ntext = 'äöüxyz!'\n[[turn]]\nchunk = 5\ntext = 'äöüxyz!'");
-    assert_eq!(nth(&model, 0).await.deltas(), ["äöü", "xyz", "!"]);
-    assert_eq!(nth(&model, 1).await.deltas(), ["äöüxy", "z!"]);
+    let model = parse_script("chunk = 3\n[[turn]]\ntext = 'äöüxyz!'\n[[turn]]\nchunk = 5\ntext = 'äöüxyz!'");
+    assert_eq!(nth_reply(&model, 0).await.delta_texts(), ["äöü", "xyz", "!"]);
+    assert_eq!(nth_reply(&model, 1).await.delta_texts(), ["äöüxy", "z!"]);
 }
 
 #[tokio::test]
 async fn the_same_prompt_gets_the_same_turn() {
     let text = "[[turn]]\ntext = 'a'\nrepeat = 2\n[[turn]]\ntext = 'b'\n[[turn]]\nerror = { status = 400, message = 'no' }\n[[turn]]\ntext = 'c'";
-    let model = script(text);
-    let said = |reply: &Reply| reply.failure.as_ref().map_or_else(|| reply.text(), |f| f.message.clone());
-    // Asked in any order, by any instance: a killed pod goes on at the right turn.
+    let model = parse_script(text);
+    let said = |reply: &StreamedReply| {
+        reply.failure.as_ref().map_or_else(|| reply.full_text(), |f| f.message.clone())
+    };
+    // In any order and with any instance: a restarted pod continues at the right turn.
     for ended in [4, 0, 3, 1, 2] {
         let wanted = ["a", "a", "b", "no", "c"][usize::try_from(ended).unwrap()];
-        assert_eq!(said(&nth(&model, ended).await), wanted, "{ended}");
-        assert_eq!(said(&nth(&script(text), ended).await), wanted, "{ended}");
+        assert_eq!(said(&nth_reply(&model, ended).await), wanted, "{ended}");
+        assert_eq!(said(&nth_reply(&parse_script(text), ended).await), wanted, "{ended}");
     }
-    let over = nth(&model, 5).await;
-    assert_eq!(over.kind(), Some(FailureKind::Permanent));
+    let over = nth_reply(&model, 5).await;
+    assert_eq!(over.error_kind(), Some(ModelErrorKind::Permanent));
     assert!(over.failure.unwrap().message.contains("talk.toml has no turn left after 5 replies"));
 }
 
 #[tokio::test]
 async fn a_new_process_goes_on_at_the_right_turn() {
     let text = "[[turn]]\ntext = 'one'\n[[turn]]\ntext = 'two'\n[[turn]]\ntext = 'three'";
-    let mut items = vec![Item::user("hi")];
+    let mut items = vec![Item::user_message("hi")];
     for wanted in ["one", "two", "three"] {
-        let reply = ask(&script(text), &prompt(items.clone(), None)).await;
-        assert_eq!(reply.text(), wanted);
-        items.extend([Item::assistant(reply.text()), Item::user("go on")]);
+        let reply = ask_model(&parse_script(text), &test_prompt(items.clone(), None)).await;
+        assert_eq!(reply.full_text(), wanted);
+        items.extend([Item::assistant_message(reply.full_text()), Item::user_message("go on")]);
     }
 }
 
 #[tokio::test]
 async fn outside_a_session_an_unbroken_row_of_the_assistants_items_is_one_reply() {
-    let model = script("[[turn]]\ntext = '0'\n[[turn]]\ntext = '1'\n[[turn]]\ntext = '2'");
+    let model = parse_script("[[turn]]\ntext = '0'\n[[turn]]\ntext = '1'\n[[turn]]\ntext = '2'");
     let items = [
-        Item::user("hi"),
-        Item::assistant("text"),
-        call("a"),
-        call("b"),
-        result("a", "x"),
-        result("b", "y"),
-        call("c"),
-        result("c", "z"),
+        Item::user_message("hi"),
+        Item::assistant_message("text"),
+        tool_call("a"),
+        tool_call("b"),
+        tool_result("a", "x"),
+        tool_result("b", "y"),
+        tool_call("c"),
+        tool_result("c", "z"),
     ];
     for (length, wanted) in [(1, "0"), (6, "1"), (8, "2")] {
-        let reply = ask(&model, &prompt(items[..length].to_vec(), None)).await;
-        assert_eq!(reply.text(), wanted, "{length} items");
+        let reply = ask_model(&model, &test_prompt(items[..length].to_vec(), None)).await;
+        assert_eq!(reply.full_text(), wanted, "{length} items");
     }
 }
 
 #[tokio::test]
 async fn an_error_lasts_its_attempts_and_then_the_script_goes_on() {
     let text = "[[turn]]\nerror = { status = 529, message = 'busy', retry_after_s = 1, times = 2 }\n[[turn]]\ntext = 'a'";
-    let model = script(text);
+    let model = parse_script(text);
     for _ in 0..2 {
-        let failure = nth(&model, 0).await.failure.unwrap();
-        assert_eq!((failure.kind, failure.status), (FailureKind::Transient, Some(529)));
+        let failure = nth_reply(&model, 0).await.failure.unwrap();
+        assert_eq!((failure.kind, failure.status), (ModelErrorKind::Transient, Some(529)));
         assert_eq!(failure.retry_after_ms, Some(1_000));
     }
-    assert_eq!(nth(&model, 0).await.text(), "a");
-    // A new process has made a new request, so its attempts begin anew.
-    assert!(nth(&script(text), 0).await.failure.is_some());
+    assert_eq!(nth_reply(&model, 0).await.full_text(), "a");
+    // A new process makes a new request, so its attempts start at 0.
+    assert!(nth_reply(&parse_script(text), 0).await.failure.is_some());
 }
 
 #[tokio::test]
 async fn statuses_are_sorted_like_a_providers() {
     for (error, kind) in [
-        ("status = 429", FailureKind::Transient),
-        ("status = 401", FailureKind::Permanent),
-        ("status = 400, kind = 'too_long'", FailureKind::TooLong),
-        ("kind = 'permanent'", FailureKind::Permanent),
+        ("status = 429", ModelErrorKind::Transient),
+        ("status = 401", ModelErrorKind::Permanent),
+        ("status = 400, kind = 'too_long'", ModelErrorKind::ContextTooLong),
+        ("kind = 'permanent'", ModelErrorKind::Permanent),
     ] {
-        let model = script(&format!("[[turn]]\nerror = {{ message = 'x', {error} }}"));
-        assert_eq!(nth(&model, 0).await.kind(), Some(kind), "{error}");
+        let model = parse_script(&format!("[[turn]]\nerror = {{ message = 'x', {error} }}"));
+        assert_eq!(nth_reply(&model, 0).await.error_kind(), Some(kind), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_stream_is_cut_after_its_blocks_or_inside_the_last_one() {
-    let model = script(
+    let model = parse_script(
         "[[turn]]\ntext = 'whole'\ncut = true\n[[turn]]\ntext = 'fine'\ncut_after = 6\nchunk = 4\n[[turn.call]]\ntool = 'Write'\nargs = { line = 'x' }\n[[turn]]\ncut = true",
     );
-    let whole = nth(&model, 0).await;
+    let whole = nth_reply(&model, 0).await;
     assert!(matches!(whole.events.last(), Some(ModelEvent::BlockStop { index: 0, .. })));
-    assert_eq!(whole.kind(), Some(FailureKind::Cut));
-    let half = nth(&model, 1).await;
-    assert_eq!(half.deltas(), ["fine", "{\"li", "ne"]);
+    assert_eq!(whole.error_kind(), Some(ModelErrorKind::Interrupted));
+    let half = nth_reply(&model, 1).await;
+    assert_eq!(half.delta_texts(), ["fine", "{\"li", "ne"]);
     assert!(matches!(half.events.last(), Some(ModelEvent::Delta { index: 1, .. })), "{half:?}");
-    assert_eq!(half.kind(), Some(FailureKind::Cut));
-    let nothing = nth(&model, 2).await;
-    assert!(nothing.events.is_empty() && nothing.kind() == Some(FailureKind::Cut));
+    assert_eq!(half.error_kind(), Some(ModelErrorKind::Interrupted));
+    let nothing = nth_reply(&model, 2).await;
+    assert!(nothing.events.is_empty() && nothing.error_kind() == Some(ModelErrorKind::Interrupted));
 }
 
 #[tokio::test]
 async fn expect_and_when_look_at_the_last_text() {
-    let model = script(
+    let model = parse_script(
         "[[turn]]\nexpect = 'hello'\ntext = 'plain'\n[[turn]]\nwhen = 'no such file'\ntext = 'matched'\n[[turn]]\ntext = 'last'",
     );
     let at = async |items: Vec<Item>| {
         let ended = items.iter().filter(|item| matches!(item, Item::ToolCall { .. })).count() as u64;
-        ask(&model, &prompt(items, Some(ended))).await
+        ask_model(&model, &test_prompt(items, Some(ended))).await
     };
-    assert_eq!(at(vec![Item::user("well hello")]).await.text(), "plain");
-    let refused = at(vec![Item::user("good bye")]).await.failure.unwrap();
-    assert_eq!(refused.kind, FailureKind::Permanent);
+    assert_eq!(at(vec![Item::user_message("well hello")]).await.full_text(), "plain");
+    let refused = at(vec![Item::user_message("good bye")]).await.failure.unwrap();
+    assert_eq!(refused.kind, ModelErrorKind::Permanent);
     assert!(refused.message.contains("turn 1") && refused.message.contains("`hello`"), "{}", refused.message);
     assert!(refused.message.contains("`good bye`"), "{}", refused.message);
-    let mut items = vec![Item::user("hello"), call("a"), result("a", "no such file: x")];
-    assert_eq!(at(items.clone()).await.text(), "matched");
-    items.extend([call("b"), result("b", "no such file: y")]);
-    assert_eq!(at(items).await.text(), "last", "the matching turn is used up");
+    let mut items = vec![Item::user_message("hello"), tool_call("a"), tool_result("a", "no such file: x")];
+    assert_eq!(at(items.clone()).await.full_text(), "matched");
+    items.extend([tool_call("b"), tool_result("b", "no such file: y")]);
+    assert_eq!(at(items).await.full_text(), "last", "the matching turn is used up");
 }
 
 #[tokio::test]
 async fn a_loop_starts_over() {
-    let model = script("loop = true\n[[turn]]\ntext = 'a'\n[[turn]]\ntext = 'b'");
+    let model = parse_script("loop = true\n[[turn]]\ntext = 'a'\n[[turn]]\ntext = 'b'");
     for ended in 0..7 {
-        assert_eq!(nth(&model, ended).await.text(), if ended % 2 == 0 { "a" } else { "b" });
+        assert_eq!(nth_reply(&model, ended).await.full_text(), if ended % 2 == 0 { "a" } else { "b" });
     }
 }
 
 #[tokio::test]
 async fn call_ids_never_repeat_in_a_session() {
-    let model =
-        script("loop = true\n[[turn]]\n[[turn.call]]\ntool = 'Read'\n[[turn.call]]\ntool = 'Read'\nid = 'x'");
-    let mut items = vec![Item::user("hi")];
+    let model = parse_script(
+        "loop = true\n[[turn]]\n[[turn.call]]\ntool = 'Read'\n[[turn.call]]\ntool = 'Read'\nid = 'x'",
+    );
+    let mut items = vec![Item::user_message("hi")];
     let mut seen = std::collections::BTreeSet::new();
     for ended in [0, 1, 1, 1, 2] {
-        // Twice the request was killed after its calls had been kept: no end, and more items.
-        let reply = ask(&model, &prompt(items.clone(), Some(ended))).await;
+        // The request was killed twice after its calls were stored: no end, and more items.
+        let reply = ask_model(&model, &test_prompt(items.clone(), Some(ended))).await;
         for id in reply.call_ids() {
             assert!(seen.insert(id.to_owned()), "{id} again");
-            items.extend([call(id), result(id, "")]);
+            items.extend([tool_call(id), tool_result(id, "")]);
         }
     }
     assert_eq!(seen.len(), 10);
@@ -326,20 +331,20 @@ async fn call_ids_never_repeat_in_a_session() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_take_the_time_they_say() {
-    let model = script(
+    let model = parse_script(
         "[[turn]]\ndelay_ms = 100\npace_ms = 10\ntext = ['a', 'b', 'c']\n[[turn]]\ndelay_ms = 7\nerror = { status = 500, message = 'x' }",
     );
     let start = tokio::time::Instant::now();
-    nth(&model, 0).await;
+    nth_reply(&model, 0).await;
     assert_eq!(start.elapsed(), Duration::from_millis(130));
     let start = tokio::time::Instant::now();
-    assert!(nth(&model, 1).await.failure.is_some());
+    assert!(nth_reply(&model, 1).await.failure.is_some());
     assert_eq!(start.elapsed(), Duration::from_millis(7));
 }
 
 #[tokio::test]
 async fn many_pieces_leave_room_for_others() {
-    let model = script("[[turn]]\nsteps = [{ text = 'tick ', repeat = 20000 }]");
+    let model = parse_script("[[turn]]\nsteps = [{ text = 'tick ', repeat = 20000 }]");
     let others = tokio::spawn(async {
         let mut turns = 0u32;
         loop {
@@ -350,23 +355,23 @@ async fn many_pieces_leave_room_for_others() {
             }
         }
     });
-    let reply = nth(&model, 0).await;
-    assert_eq!(reply.deltas().len(), 20_000);
-    assert!(others.is_finished(), "nobody else was let in while the reply streamed");
+    let reply = nth_reply(&model, 0).await;
+    assert_eq!(reply.delta_texts().len(), 20_000);
+    assert!(others.is_finished(), "no other task ran while the reply streamed");
 }
 
 #[tokio::test]
 async fn titles_and_compactions_use_no_turn() {
-    let model = script("[[turn]]\ntext = 'a'");
-    let mut title = prompt(vec![Item::user("name this thread")], Some(9));
+    let model = parse_script("[[turn]]\ntext = 'a'");
+    let mut title = test_prompt(vec![Item::user_message("name this thread")], Some(9));
     Arc::make_mut(&mut title).purpose = Purpose::Title;
-    assert_eq!(ask(&model, &title).await.text(), "name this thread");
+    assert_eq!(ask_model(&model, &title).await.full_text(), "name this thread");
 }
 
 #[tokio::test]
 async fn a_value_that_is_not_there_is_told() {
-    let model = script("[[turn]]\ntext = '{{result}}'");
-    let failure = nth(&model, 0).await.failure.unwrap();
+    let model = parse_script("[[turn]]\ntext = '{{result}}'");
+    let failure = nth_reply(&model, 0).await.failure.unwrap();
     assert!(failure.message.contains("there is no tool result yet"), "{}", failure.message);
 }
 
@@ -381,12 +386,12 @@ fn a_bad_script_is_refused_with_file_line_and_key() {
         ("", "talk.toml: ", "has 0 turns"),
         ("[[turn]]\ntext = 'a'\n[[turn]]\ndelay_ms = 5", "line 3", "turn 2: says nothing"),
         ("[[turn]]\ntext = 'a'\ncut = true\nstop = 'end_turn'", "line 1", "ends twice"),
-        ("[[turn]]\ntext = '{{nam}}'", "line 1", "`{{nam}}` stands for nothing"),
+        ("[[turn]]\ntext = '{{nam}}'", "line 1", "`{{nam}}` is unknown"),
         ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { a = [{ b = '{{x}}' }] }", "line 1", "`{{x}}`"),
         ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { day = 2020-01-01 }", "line 1", "a date"),
         ("[[turn]]\nsteps = [{ text = 'a', delay_ms = 3 }]", "line 1", "a step is one of"),
-        ("[[turn]]\nsteps = [{ error = { message = 'a' } }, { text = 'b' }]", "line 1", "goes on after"),
-        ("[[turn]]\ntext = 'a'\nsteps = [{ text = 'b' }]", "line 1", "`steps` stands instead"),
+        ("[[turn]]\nsteps = [{ error = { message = 'a' } }, { text = 'b' }]", "line 1", "continues after"),
+        ("[[turn]]\ntext = 'a'\nsteps = [{ text = 'b' }]", "line 1", "`steps` replaces"),
         ("[[turn]]\ncut_after = 3", "line 1", "`cut_after` needs"),
         ("[[turn]]\ntext = 'a'\nrepeat = 0", "line 1", "`repeat` is 0"),
         ("chunk = 0\n[[turn]]\ntext = 'a'", "line 2", "`chunk` is 0"),
@@ -396,7 +401,9 @@ fn a_bad_script_is_refused_with_file_line_and_key() {
         ("[[turn]]\nerror = { message = 'a', kind = 'odd' }", "line 2", "odd"),
     ];
     for (text, place, problem) in cases {
-        let Err(e) = Scripted::parse("talk.toml", text, Path::new(CWD)) else { panic!("accepted: {text}") };
+        let Err(e) = ScriptedModel::parse_script("talk.toml", text, Path::new(CWD)) else {
+            panic!("accepted: {text}")
+        };
         let shown = e.to_string();
         assert!(
             shown.contains("talk.toml") && shown.contains(place) && shown.contains(problem),
@@ -409,22 +416,24 @@ fn a_bad_script_is_refused_with_file_line_and_key() {
 fn a_script_that_cannot_be_read_is_named() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("none.toml");
-    let e = Scripted::load(&path, home.path()).unwrap_err();
+    let e = ScriptedModel::load_file(&path, home.path()).unwrap_err();
     assert!(e.to_string().contains(&path.display().to_string()), "{e}");
     std::fs::write(&path, "x".repeat(5 << 20)).unwrap();
-    let e = Scripted::load(&path, home.path()).unwrap_err();
+    let e = ScriptedModel::load_file(&path, home.path()).unwrap_err();
     assert!(e.to_string().contains("longer than"), "{e}");
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
-    assert!(Scripted::load(&path, home.path()).is_err());
+    assert!(ScriptedModel::load_file(&path, home.path()).is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_demonstration_notes_then_reads_then_ends() {
-    let model = minke_llm::resolve(&"scripted:demo".into(), &Around::here(CWD, None)).unwrap().model;
+    let model = minke_llm::resolve_model(&"scripted:demo".into(), &ResolveContext::for_process(CWD, None))
+        .unwrap()
+        .model;
     let mut called = Vec::new();
     let mut stops = Vec::new();
     for ended in 0..3 {
-        let mut stream = model.ask(prompt(vec![Item::user("hi")], Some(ended)));
+        let mut stream = model.stream_reply(test_prompt(vec![Item::user_message("hi")], Some(ended)));
         while let Some(event) = stream.next().await {
             match event.unwrap() {
                 ModelEvent::BlockStart { kind: BlockKind::ToolCall { name, .. }, .. } => called.push(name),
@@ -445,20 +454,20 @@ async fn a_script_may_be_json() {
         {"error": {"status": 529, "message": "busy"}}],
         "pod": {"a": {"turn": [{"text": "x"}]}}}"#;
     for ended in 0..2 {
-        assert_eq!(nth(&script(toml), ended).await, nth(&script(json), ended).await);
+        assert_eq!(nth_reply(&parse_script(toml), ended).await, nth_reply(&parse_script(json), ended).await);
     }
-    let named = Scripted::parse("talk.json", "[[turn]]\ntext = 'a'", Path::new(CWD));
+    let named = ScriptedModel::parse_script("talk.json", "[[turn]]\ntext = 'a'", Path::new(CWD));
     assert!(named.unwrap_err().to_string().starts_with("the script talk.json, line 1: "), "by its name");
 }
 
 #[tokio::test]
 async fn each_pod_plays_its_own_turns() {
     let text = "[[turn]]\ntext = 'plain'\n[[pod.scout.turn]]\ntext = 'scout'\n[[pod.scout.turn]]\nexpect = 'never'\ntext = 'b'";
-    let of = |pod: Option<&str>| script(text).with_pod(pod.map(str::to_owned));
-    assert_eq!(nth(&of(None), 0).await.text(), "plain");
-    assert_eq!(nth(&of(Some("other")), 0).await.text(), "plain");
-    assert_eq!(nth(&of(Some("scout")), 0).await.text(), "scout");
-    let failed = async |pod, ended| nth(&of(Some(pod)), ended).await.failure.unwrap().message;
+    let of = |pod: Option<&str>| parse_script(text).with_pod(pod.map(str::to_owned));
+    assert_eq!(nth_reply(&of(None), 0).await.full_text(), "plain");
+    assert_eq!(nth_reply(&of(Some("other")), 0).await.full_text(), "plain");
+    assert_eq!(nth_reply(&of(Some("scout")), 0).await.full_text(), "scout");
+    let failed = async |pod, ended| nth_reply(&of(Some(pod)), ended).await.failure.unwrap().message;
     assert!(failed("scout", 1).await.contains("turn 2 of the pod scout, expected"));
     assert!(failed("scout", 2).await.contains("no turn left for the pod scout after 2 replies"));
     assert!(failed("other", 1).await.contains("no turn left after 1 replies"));
@@ -475,12 +484,12 @@ async fn a_pod_finds_its_turns_by_the_name_that_resolution_is_given() {
     .unwrap();
     let reference = format!("scripted:{}", file.display());
     for (around, wanted) in [
-        (Around::here(CWD, None), "plain"),
-        (Around::here(CWD, None).for_pod("scout"), "scout"),
-        (Around::here(CWD, None).for_pod("other"), "plain"),
+        (ResolveContext::for_process(CWD, None), "plain"),
+        (ResolveContext::for_process(CWD, None).for_pod("scout"), "scout"),
+        (ResolveContext::for_process(CWD, None).for_pod("other"), "plain"),
     ] {
-        let model = minke_llm::resolve(&reference.as_str().into(), &around).unwrap().model;
-        let mut stream = model.ask(prompt(vec![Item::user("hi")], Some(0)));
+        let model = minke_llm::resolve_model(&reference.as_str().into(), &around).unwrap().model;
+        let mut stream = model.stream_reply(test_prompt(vec![Item::user_message("hi")], Some(0)));
         let mut said = String::new();
         while let Some(event) = stream.next().await {
             if let ModelEvent::Delta { text, .. } = event.unwrap() {
@@ -495,21 +504,32 @@ async fn a_pod_finds_its_turns_by_the_name_that_resolution_is_given() {
 async fn a_turn_answers_requests_of_its_purpose() {
     let text = "[[turn]]\npurpose = 'compaction'\ntext = 'first'\n[[turn]]\ntext = 'plain'\n[[turn]]\npurpose = 'compaction'\nerror = { status = 529, message = 'busy' }\ntext = 'second'\n[[pod.a.turn]]\ntext = 'x'";
     let asked = |purpose, ended| {
-        let mut asked = prompt(vec![Item::user("make it short")], Some(ended));
+        let mut asked = test_prompt(vec![Item::user_message("make it short")], Some(ended));
         Arc::make_mut(&mut asked).purpose = purpose;
         asked
     };
-    let model = script(text);
-    assert_eq!(ask(&model, &asked(Purpose::Turn, 0)).await.text(), "plain");
-    assert!(ask(&model, &asked(Purpose::Turn, 1)).await.failure.is_some(), "there is one plain turn");
-    assert_eq!(ask(&model, &asked(Purpose::Compaction, 0)).await.text(), "first");
-    // The same counts, another purpose: another request, whose attempts begin anew.
-    assert_eq!(ask(&model, &asked(Purpose::Title, 1)).await.text(), "make it short");
-    assert_eq!(ask(&model, &asked(Purpose::Compaction, 1)).await.kind(), Some(FailureKind::Transient));
-    assert_eq!(ask(&model, &asked(Purpose::Compaction, 1)).await.text(), "second");
-    assert_eq!(ask(&model, &asked(Purpose::Compaction, 2)).await.text(), "make it short", "none is left");
-    let pod = script(text).with_pod(Some("a".into()));
-    assert_eq!(ask(&pod, &asked(Purpose::Compaction, 0)).await.text(), "make it short", "the pod has none");
+    let model = parse_script(text);
+    assert_eq!(ask_model(&model, &asked(Purpose::Turn, 0)).await.full_text(), "plain");
+    assert!(ask_model(&model, &asked(Purpose::Turn, 1)).await.failure.is_some(), "there is one plain turn");
+    assert_eq!(ask_model(&model, &asked(Purpose::Compaction, 0)).await.full_text(), "first");
+    // The same counts with another purpose are another request, whose attempts start at 0.
+    assert_eq!(ask_model(&model, &asked(Purpose::Title, 1)).await.full_text(), "make it short");
+    assert_eq!(
+        ask_model(&model, &asked(Purpose::Compaction, 1)).await.error_kind(),
+        Some(ModelErrorKind::Transient)
+    );
+    assert_eq!(ask_model(&model, &asked(Purpose::Compaction, 1)).await.full_text(), "second");
+    assert_eq!(
+        ask_model(&model, &asked(Purpose::Compaction, 2)).await.full_text(),
+        "make it short",
+        "none is left"
+    );
+    let pod = parse_script(text).with_pod(Some("a".into()));
+    assert_eq!(
+        ask_model(&pod, &asked(Purpose::Compaction, 0)).await.full_text(),
+        "make it short",
+        "the pod has none"
+    );
 }
 
 #[test]
@@ -528,23 +548,25 @@ fn a_bad_json_script_is_refused_with_file_line_and_key() {
         ("[[turn]]\npurpose = 'song'\ntext = 'a'", "line 2", "`compaction`"),
     ];
     for (text, place, problem) in cases.into_iter().chain(more) {
-        let Err(e) = Scripted::parse("talk.toml", text, Path::new(CWD)) else { panic!("accepted: {text}") };
+        let Err(e) = ScriptedModel::parse_script("talk.toml", text, Path::new(CWD)) else {
+            panic!("accepted: {text}")
+        };
         let shown = e.to_string();
         assert!(shown.contains(place) && shown.contains(problem), "{text}\n{shown}");
     }
 }
 
-/// The blocks of a page that are written in a language.
-fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+/// Returns the code blocks of a page in a language.
+fn code_blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     page.split(&format!("```{language}\n")).skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
 
 #[tokio::test]
 async fn every_example_of_the_documentation_plays() {
     let page = include_str!("../../../docs/reference/scripted.md");
-    let (toml, json) = (blocks(page, "toml"), blocks(page, "json"));
+    let (toml, json) = (code_blocks(page, "toml"), code_blocks(page, "json"));
     assert!(toml.len() >= 5 && !json.is_empty(), "the page has lost its examples");
-    // A turn that only fails a few times is used together with the one after it.
+    // A turn that fails only a few times is used together with the next one.
     let requests = |block: &str, turn: &str| block.matches(turn).count() - block.matches("times = ").count();
     let purposes = page.matches("\npurpose = ").count();
     let mut plays = Vec::new();
@@ -559,10 +581,11 @@ async fn every_example_of_the_documentation_plays() {
         (1, 2)
     );
     for (block, pod, count) in plays {
-        let model = script(block).with_pod(pod.map(str::to_owned));
+        let model = parse_script(block).with_pod(pod.map(str::to_owned));
         for ended in 0..count as u64 {
-            let items = vec![Item::user("the weather"), call("a"), result("a", "from a script")];
-            let reply = ask(&model, &prompt(items, Some(ended))).await;
+            let items =
+                vec![Item::user_message("the weather"), tool_call("a"), tool_result("a", "from a script")];
+            let reply = ask_model(&model, &test_prompt(items, Some(ended))).await;
             let ours = reply.failure.as_ref().is_some_and(|f| f.message.contains("talk.toml"));
             assert!(!ours, "{block}\nrequest {ended} of {pod:?}: {reply:?}");
         }

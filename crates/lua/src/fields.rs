@@ -1,16 +1,16 @@
-//! Fields: what a recipe may hold.
+//! Fields: the allowed content of a recipe.
 //!
-//! Here: the allowed fields, and what would be authority in disguise: rules of a scope, absolute paths, what names a pod,
-//! secrets. Elsewhere: whether a key exists and what it takes (`manifest`).
-//! Invariant: a profile computes and grants nothing (`a_recipe_holds_no_authority`).
+//! Here: the allowed fields, and the rejection of hidden permissions: scope rules, absolute paths, pod names,
+//! secrets. Elsewhere: the manifest keys and their types (`manifest`). Invariant: a profile only computes and
+//! grants nothing (`a_recipe_holds_no_authority`).
 
 use serde_json::Value;
 
-use crate::reading::{Refused, below, shown};
 use crate::recipe::is_slug;
+use crate::table_reader::{RecipeFieldError, child_path, display_path};
 
-/// All fields of a profile, as the page lists them.
-pub const FIELDS: [&str; 15] = [
+/// All fields of a profile, in the order of the documentation.
+pub const PROFILE_FIELDS: [&str; 15] = [
     "slug",
     "description",
     "extends",
@@ -27,119 +27,127 @@ pub const FIELDS: [&str; 15] = [
     "skills",
     "mcp",
 ];
-/// Letters of a description: it stands in a list of many, before a model.
-const DESCRIPTION_CHARS: usize = 300;
-const SELECTOR_CHARS: usize = 128;
-/// Keys whose texts are words or patterns, not places: a slash at their beginning means nothing.
-const FREE: [&str; 5] =
+/// The longest description in characters. Descriptions appear in a list that a model reads.
+const MAX_DESCRIPTION_CHARS: usize = 300;
+const MAX_SELECTOR_CHARS: usize = 128;
+/// Keys whose texts are words or patterns, not paths: a leading slash has no meaning.
+const NON_PATH_KEYS: [&str; 5] =
     ["worker.instruction", "worker.language", "worker.stop_sequences", "permissions.rule", "model.base_url"];
-/// Keys that would hold a secret.
+/// Keys whose value would be a secret.
 const SECRET_KEYS: [&str; 8] =
     ["api_key", "apikey", "key", "token", "secret", "password", "authorization", "bearer"];
-/// How the last word of a variable's name begins that holds one.
+/// Prefixes of the last word in the name of a secret variable.
 const SECRET_VARIABLES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"];
 
-/// Whether there is such a field.
-pub(crate) fn known(field: &str) -> Result<(), Refused> {
-    if FIELDS.contains(&field) {
+/// Returns an error if the field is unknown.
+pub(crate) fn check_field_name(field: &str) -> Result<(), RecipeFieldError> {
+    if PROFILE_FIELDS.contains(&field) {
         return Ok(());
     }
     let reason = match field {
-        "pod" => "what a pod is called and its limits are not a profile's to say".to_owned(),
+        "pod" => "a profile cannot set the name and limits of a pod".to_owned(),
         "hooks" | "host" | "tui" | "mandate" => {
-            format!("`{field}` is the person's own and no part of a profile")
+            format!("`{field}` belongs to the user's own settings")
         }
-        "manifest" | "config" => "a profile gives the sections themselves, not a whole manifest".to_owned(),
-        _ => match nearest(field) {
-            Some(near) => format!("the nearest field is `{near}`"),
-            None => format!("there are {}", FIELDS.join(", ")),
+        "manifest" | "config" => {
+            "a profile contains the sections themselves, not a whole manifest".to_owned()
+        }
+        _ => match nearest_field(field) {
+            Some(suggestion) => format!("the nearest field is `{suggestion}`"),
+            None => format!("there are {}", PROFILE_FIELDS.join(", ")),
         },
     };
-    Err(Refused::at(field, format!("`{}` is no field of a profile: {reason}", shown(field))))
+    Err(RecipeFieldError::new(
+        field,
+        format!("`{}` is not a field of a profile: {reason}", display_path(field)),
+    ))
 }
 
-fn nearest(field: &str) -> Option<&'static str> {
-    let near = |other: &&str| strsim::damerau_levenshtein(other, field);
-    FIELDS.into_iter().min_by_key(near).filter(|found| near(found) <= found.len().div_ceil(2))
+fn nearest_field(field: &str) -> Option<&'static str> {
+    let suggestion = |other: &&str| strsim::damerau_levenshtein(other, field);
+    PROFILE_FIELDS
+        .into_iter()
+        .min_by_key(suggestion)
+        .filter(|found| suggestion(found) <= found.len().div_ceil(2))
 }
 
-pub(crate) fn slug(value: &Value) -> Result<String, Refused> {
+pub(crate) fn parse_slug(value: &Value) -> Result<String, RecipeFieldError> {
     match value.as_str() {
         Some(slug) if is_slug(slug) => Ok(slug.to_owned()),
-        _ => Err(Refused::at(
+        _ => Err(RecipeFieldError::new(
             "slug",
-            "`slug` is 1 to 64 of a-z, 0-9 and `-`, with no `-` first, last or twice in a row",
+            "`slug` must be 1 to 64 of a-z, 0-9 and `-`, with no `-` first, last or twice in a row",
         )),
     }
 }
 
-pub(crate) fn description(value: &Value) -> Result<String, Refused> {
+pub(crate) fn parse_description(value: &Value) -> Result<String, RecipeFieldError> {
     let fits = |text: &&str| {
         !text.trim().is_empty()
-            && text.chars().count() <= DESCRIPTION_CHARS
+            && text.chars().count() <= MAX_DESCRIPTION_CHARS
             && !text.contains(char::is_control)
     };
     value.as_str().filter(fits).map(|text| text.trim().to_owned()).ok_or_else(|| {
-        Refused::at(
+        RecipeFieldError::new(
             "description",
-            format!("`description` is one line of text with at most {DESCRIPTION_CHARS} letters"),
+            format!("`description` must be one line of at most {MAX_DESCRIPTION_CHARS} characters"),
         )
     })
 }
 
-pub(crate) fn extends(value: &Value) -> Result<String, Refused> {
+pub(crate) fn parse_extends(value: &Value) -> Result<String, RecipeFieldError> {
     let fits = |text: &&str| {
         !text.trim().is_empty()
-            && text.chars().count() <= SELECTOR_CHARS
+            && text.chars().count() <= MAX_SELECTOR_CHARS
             && !text.contains(|c: char| c.is_control() || c == '/')
     };
     value.as_str().filter(fits).map(|text| text.trim().to_owned()).ok_or_else(|| {
-        Refused::at(
+        RecipeFieldError::new(
             "extends",
             "`extends` names a registered profile, for example \"builtin:coder\"; it is never a path",
         )
     })
 }
 
-/// Everything below one field.
-pub(crate) fn check(path: &str, value: &Value) -> Result<(), Refused> {
+/// Checks everything below one field.
+pub(crate) fn check_value(path: &str, value: &Value) -> Result<(), RecipeFieldError> {
     match value {
         Value::Object(members) => {
             for (key, member) in members {
-                let here = below(path, key);
-                secret(path, &here, key, member)?;
-                check(&here, member)?;
+                let here = child_path(path, key);
+                check_secret(path, &here, key, member)?;
+                check_value(&here, member)?;
             }
             Ok(())
         }
         Value::Array(members) => members
             .iter()
             .zip(1..)
-            .try_for_each(|(member, number)| check(&below(path, &number.to_string()), member)),
-        Value::String(text) => place(path, text),
+            .try_for_each(|(member, number)| check_value(&child_path(path, &number.to_string()), member)),
+        Value::String(text) => check_path(path, text),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }
 
-fn place(path: &str, text: &str) -> Result<(), Refused> {
-    let free = FREE
+fn check_path(path: &str, text: &str) -> Result<(), RecipeFieldError> {
+    let free = NON_PATH_KEYS
         .iter()
         .any(|free| path.strip_prefix(free).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
     let begin = text.trim_start();
     if free || !(begin.starts_with('/') || begin.starts_with('~')) {
         return Ok(());
     }
-    Err(Refused::at(
+    Err(RecipeFieldError::new(
         path,
         format!(
-            "`{}` is an absolute path: a profile is used in many places and names files from its own directory",
-            shown(path)
+            "`{}` is an absolute path: a profile must name files relative to its own directory",
+            display_path(path)
         ),
     ))
 }
 
-fn secret(around: &str, path: &str, key: &str, member: &Value) -> Result<(), Refused> {
-    let variable = around == "sandbox.env.set"
+fn check_secret(parent: &str, path: &str, key: &str, member: &Value) -> Result<(), RecipeFieldError> {
+    let variable = parent == "sandbox.env.set"
         && key
             .rsplit('_')
             .next()
@@ -149,12 +157,12 @@ fn secret(around: &str, path: &str, key: &str, member: &Value) -> Result<(), Ref
     if !variable && !held && !auth {
         return Ok(());
     }
-    Err(Refused::at(
+    Err(RecipeFieldError::new(
         path,
         format!(
             "`{}` would hold a secret: a profile says at most where one is, for example model.auth = {{ api_key = {{ env \
              = \"NAME\" }} }}, and sandbox.env.pass passes a variable on",
-            shown(path)
+            display_path(path)
         ),
     ))
 }

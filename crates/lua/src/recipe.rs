@@ -1,41 +1,41 @@
-//! The recipe: what a profile asks for.
+//! The recipe: the settings that a profile requests.
 //!
-//! Here: the value that an evaluation gives, and finding the line of a key. Elsewhere: how it is read (`reading`), what
-//! is refused (`fields`), what comes of it (`sources`, `manifest`).
+//! Here: the result of an evaluation and the line of each key. Elsewhere: reading tables (`table_reader`),
+//! rejected content (`fields`), use of a recipe (`sources`, `manifest`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Letters of a slug.
-const SLUG_CHARS: usize = 64;
+/// The longest slug in characters.
+const MAX_SLUG_CHARS: usize = 64;
 
-/// What a profile asks for. It grants nothing.
+/// The settings that a profile requests. A recipe grants nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
-    /// Where `profile { … }` stands.
+    /// The file that contains `profile { … }`.
     pub file: String,
     pub slug: Option<String>,
     pub description: Option<String>,
-    /// The selector of the profile below this one.
+    /// The selector of the base profile.
     pub extends: Option<String>,
-    pub scope: Option<WorkspaceScope>,
-    /// Every other field: sections of a manifest, not yet read.
+    pub scope: Option<WorkspaceAccess>,
+    /// All other fields: unparsed sections of a manifest.
     pub fields: Map<String, Value>,
-    /// The lines on which keys stand, by their dotted paths; the empty path is the call of `profile`.
+    /// The lines of the keys by dotted path. The empty path is the `profile` call.
     pub lines: BTreeMap<String, u32>,
-    /// What the profile printed, shortened.
+    /// The output of the profile, shortened.
     pub printed: String,
 }
 
 impl Recipe {
-    /// The line of a key, or of the nearest one around it.
-    pub fn line(&self, path: &str) -> Option<u32> {
-        line_of(&self.lines, path)
+    /// Returns the line of a key, or of its nearest enclosing key.
+    pub fn line_of_key(&self, path: &str) -> Option<u32> {
+        nearest_line(&self.lines, path)
     }
 }
 
-pub(crate) fn line_of(lines: &BTreeMap<String, u32>, path: &str) -> Option<u32> {
+pub(crate) fn nearest_line(lines: &BTreeMap<String, u32>, path: &str) -> Option<u32> {
     let mut path = path;
     loop {
         if let Some(line) = lines.get(path) {
@@ -49,26 +49,26 @@ pub(crate) fn line_of(lines: &BTreeMap<String, u32>, path: &str) -> Option<u32> 
     }
 }
 
-/// What the agent may do in its workspace. A profile says no more about scope than this.
+/// The access of the agent to its workspace, the only part of a scope that a profile can set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WorkspaceScope {
+pub enum WorkspaceAccess {
     Read,
     Write,
 }
 
-impl WorkspaceScope {
+impl WorkspaceAccess {
     pub fn as_str(self) -> &'static str {
         match self {
-            WorkspaceScope::Read => "read",
-            WorkspaceScope::Write => "write",
+            WorkspaceAccess::Read => "read",
+            WorkspaceAccess::Write => "write",
         }
     }
 }
 
-/// 1–64 of `a-z0-9-`, no hyphen first, last or twice.
+/// Returns whether `text` is 1–64 of `a-z0-9-` without a leading, trailing or double hyphen.
 pub fn is_slug(text: &str) -> bool {
     !text.is_empty()
-        && text.len() <= SLUG_CHARS
+        && text.len() <= MAX_SLUG_CHARS
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         && !text.starts_with('-')
         && !text.ends_with('-')

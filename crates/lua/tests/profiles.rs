@@ -1,17 +1,17 @@
-//! Profiles as people write them: what comes out, and what is refused on which line.
+//! Typical profiles: their recipes, and rejected content with its line.
 
 mod common;
 
-use common::{evaluate, evaluate_long, with_modules};
-use minke_lua::{Recipe, WorkspaceScope};
+use common::{evaluate, evaluate_with_full_limit, evaluate_with_modules};
+use minke_lua::{Recipe, WorkspaceAccess};
 use serde_json::json;
 
-fn recipe(text: &str) -> Recipe {
+fn evaluate_recipe(text: &str) -> Recipe {
     evaluate(text).result.unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// What is refused in `profile { … }`, with its line.
-fn refused(fields: &str) -> (Option<u32>, String) {
+/// Returns the line and message of the error for `profile { … }`.
+fn refusal_of(fields: &str) -> (Option<u32>, String) {
     let text = format!(
         "local profile, scope, models = require('minke.profile'), require('minke.scope'), require('minke.models')\n\
          local compact = require('minke.compact')\nreturn profile {{\n{fields}\n}}"
@@ -34,19 +34,19 @@ return profile {
   scope = scope.workspace_read(),
   compaction = compact.ratio { threshold = 0.7, request = 0.8 },
 }"#;
-    let recipe = recipe(text);
+    let recipe = evaluate_recipe(text);
     assert_eq!(recipe.slug.as_deref(), Some("reviewer"));
     assert_eq!(recipe.description.as_deref(), Some("Reads, never writes"));
-    assert_eq!(recipe.scope, Some(WorkspaceScope::Read));
+    assert_eq!(recipe.scope, Some(WorkspaceAccess::Read));
     let wanted = json!({
         "model": { "ref": "acme/large-4" },
         "worker": { "instruction": "$minke/reviewer", "max_turns": 40 },
         "compaction": { "threshold": "70%", "request_threshold": "80%" },
     });
     assert_eq!(serde_json::Value::Object(recipe.fields.clone()), wanted);
-    assert_eq!(recipe.line("worker.max_turns"), Some(9));
-    assert_eq!(recipe.line("model.ref"), Some(8));
-    assert_eq!(recipe.line("nothing"), recipe.line(""));
+    assert_eq!(recipe.line_of_key("worker.max_turns"), Some(9));
+    assert_eq!(recipe.line_of_key("model.ref"), Some(8));
+    assert_eq!(recipe.line_of_key("nothing"), recipe.line_of_key(""));
 }
 
 #[test]
@@ -67,7 +67,7 @@ local t = { 1, 2 } table.insert(t, 3) table.insert(t, 1, 0) assert(table.concat(
 assert(table.remove(t) == 3 and table.remove(t, 1) == 0 and #t == 2)
 return profile { worker = { max_turns = twice(21), temperature = 0.5, stop_sequences = words } }"#;
     let wanted = json!({ "worker": { "max_turns": 42, "temperature": 0.5, "stop_sequences": ["A", "B"] } });
-    assert_eq!(serde_json::Value::Object(recipe(text).fields), wanted);
+    assert_eq!(serde_json::Value::Object(evaluate_recipe(text).fields), wanted);
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn a_recipe_holds_no_authority() {
             4,
             "workspace_read()",
         ),
-        ("\npod = { name = 'x' }", 5, "`pod` is no field"),
-        ("hooks = {}", 4, "the person's own"),
+        ("\npod = { name = 'x' }", 5, "`pod` is not a field"),
+        ("hooks = {}", 4, "the user's own"),
         ("manifest = {}", 4, "not a whole manifest"),
         ("workers = {}", 4, "`worker`"),
         ("qqqqqqqqqqqqqqq = {}", 4, "slug, description"),
@@ -108,7 +108,7 @@ fn a_recipe_holds_no_authority() {
         ("compaction = compact.tokens { threshold = 0.5 }", 4, "whole number"),
         ("compaction = compact.tokens { treshold = 5 }", 4, "nothing else"),
     ] {
-        let (at, message) = refused(fields);
+        let (at, message) = refusal_of(fields);
         assert!(message.contains(words), "{fields}: `{words}` is missing: {message}");
         assert_eq!(at, Some(line), "{fields}: {message}");
     }
@@ -116,7 +116,7 @@ fn a_recipe_holds_no_authority() {
                         return require('minke.profile')(fields)";
     assert_eq!(evaluate(put_together).result.unwrap_err().line, Some(6), "the line of the call");
     let wrong_place =
-        recipe("return require('minke.profile') { worker = { instruction = '/etc is yours' } }");
+        evaluate_recipe("return require('minke.profile') { worker = { instruction = '/etc is yours' } }");
     assert_eq!(wrong_place.fields["worker"]["instruction"], "/etc is yours", "words are no places");
 }
 
@@ -128,7 +128,7 @@ for name in pairs(_G) do names[#names + 1] = name end
 for name in pairs(getmetatable(_G) and getmetatable(_G).__index or {}) do names[#names + 1] = name end
 table.sort(names)
 return require("minke.profile") { worker = { instruction = table.concat(names, " ") } }"#;
-    let found = recipe(text).fields["worker"]["instruction"].as_str().unwrap().to_owned();
+    let found = evaluate_recipe(text).fields["worker"]["instruction"].as_str().unwrap().to_owned();
     let wanted = "_G _VERSION assert error getmetatable ipairs math next pairs pcall print rawequal rawget rawlen rawset \
                   require select setmetatable string table tonumber tostring type utf8 xpcall";
     assert_eq!(found, wanted);
@@ -148,15 +148,15 @@ local order = {}
 for k in pairs { a = 1, b = 2, c = 3, [1] = 1, [true] = 1, [2.5] = 1 } do order[#order + 1] = tostring(k) end
 print("said", {}, 5)
 return require("minke.profile") { worker = { stop_sequences = { table.concat(t, " "), table.concat(said, "\n"), table.concat(order, " ") } } }"#;
-    let first = recipe(text);
+    let first = evaluate_recipe(text);
     assert_eq!(first.printed, "said\ttable\t5\n");
     assert!(!format!("{first:?}").contains("0x"), "{first:?}");
     for _ in 0..20 {
-        assert_eq!(recipe(text), first);
+        assert_eq!(evaluate_recipe(text), first);
     }
 }
 
-/// What is counted is the same each time, so the bound is reached at the same place.
+/// The instruction count is deterministic, so the limit is exceeded at the same point every time.
 #[test]
 fn the_count_of_instructions_decides() {
     let text = |turns: u32| {
@@ -174,7 +174,7 @@ fn the_count_of_instructions_decides() {
     for _ in 0..5 {
         assert!(ends(fits) && !ends(too_many), "{fits}");
     }
-    assert!(evaluate_long(&text(800_000)).result.is_ok());
+    assert!(evaluate_with_full_limit(&text(800_000)).result.is_ok());
     let error = evaluate(&text(u32::MAX)).result.unwrap_err();
     assert!(error.message.contains("10000000 instructions"), "{error}");
 }
@@ -183,19 +183,20 @@ fn the_count_of_instructions_decides() {
 fn modules_are_loaded_once_and_circles_are_told() {
     let text = "local a, b = require('lib.a'), require('lib.a')\na.n = a.n + 1\nreturn require('minke.profile') { worker \
                 = { max_turns = b.n } }";
-    let given = with_modules(text, &[("lib.a", "return { n = require('b') }"), ("b", "return 6")]);
+    let given = evaluate_with_modules(text, &[("lib.a", "return { n = require('b') }"), ("b", "return 6")]);
     assert_eq!(given.result.unwrap().fields["worker"]["max_turns"], 7);
 
     let circle = [("a", "\nreturn require('b')"), ("b", "return require('a')")];
-    let error = with_modules("require('a')", &circle).result.unwrap_err();
+    let error = evaluate_with_modules("require('a')", &circle).result.unwrap_err();
     assert_eq!((error.file.as_str(), error.line), ("b.lua", Some(1)), "{error}");
     assert!(error.message.contains("a → b → a"), "{error}");
 
-    let broken = with_modules("\nrequire('a')", &[("a", "local x = 1\n\nx.y.z = 1")]).result.unwrap_err();
+    let broken =
+        evaluate_with_modules("\nrequire('a')", &[("a", "local x = 1\n\nx.y.z = 1")]).result.unwrap_err();
     assert_eq!((broken.file.as_str(), broken.line), ("a.lua", Some(3)), "{broken}");
-    let empty = with_modules("require('a')", &[("a", "local x = 1")]).result.unwrap_err();
+    let empty = evaluate_with_modules("require('a')", &[("a", "local x = 1")]).result.unwrap_err();
     assert!(empty.message.contains("returns nothing"), "{empty}");
-    let inside = with_modules(
+    let inside = evaluate_with_modules(
         "return require('a')",
         &[(
             "a",
@@ -211,16 +212,16 @@ fn modules_are_loaded_once_and_circles_are_told() {
 fn a_module_that_failed_is_not_taken_for_a_cycle() {
     let text = "for i = 1, 3 do local ok, why = pcall(require, 'a') assert(not ok and not tostring(why):find('circle'), \
                 tostring(why)) end return require('minke.profile') {}";
-    assert!(with_modules(text, &[("a", "error('broken')")]).result.is_ok());
+    assert!(evaluate_with_modules(text, &[("a", "error('broken')")]).result.is_ok());
     let endless = "while true do pcall(require, 'a') end";
-    assert!(with_modules(endless, &[("a", "")]).result.is_err());
+    assert!(evaluate_with_modules(endless, &[("a", "")]).result.is_err());
     let many: Vec<(String, String)> = (0..40).map(|n| (format!("m{n}"), "return 1".to_owned())).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let error = with_modules("for n = 0, 39 do require('m' .. n) end", &many).result.unwrap_err();
+    let error = evaluate_with_modules("for n = 0, 39 do require('m' .. n) end", &many).result.unwrap_err();
     assert!(error.message.contains("32 modules"), "{error}");
     let deep: Vec<(String, String)> =
         (0..40).map(|n| (format!("m{n}"), format!("return require('m{}')", n + 1))).collect();
     let deep: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let error = with_modules("require('m0')", &deep).result.unwrap_err();
+    let error = evaluate_with_modules("require('m0')", &deep).result.unwrap_err();
     assert!(error.message.contains("16 deep"), "{error}");
 }

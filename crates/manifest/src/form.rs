@@ -1,34 +1,34 @@
-//! Forms: the kinds of values that keys have.
+//! Forms: the kinds of values of configuration keys.
 //!
-//! Here: for each kind what it is in words, how a value is checked and brought into the form that is kept, and its JSON
-//! Schema. Elsewhere: which key has which form (the sections), forms that only one section knows (there).
-//! Invariant: what a form takes, its schema takes (`what_is_taken_fits_the_schema`).
+//! A form describes its values in words and as JSON Schema, and checks and normalizes a value. Elsewhere: the
+//! form of each key (the sections), forms of a single section (there).
+//! Invariant: a value that a form accepts fits its schema (`what_is_taken_fits_the_schema`).
 
 use std::collections::BTreeMap;
 
 use minke_record::Reasoning;
 use serde_json::{Value, json};
 
-/// The most entries of a list or a map.
-pub(crate) const ENTRIES_MOST: usize = 2_000;
-/// The longest text of a key, in bytes.
-pub(crate) const TEXT_MOST: usize = 64 << 10;
+/// Maximum number of entries of a list or map.
+pub(crate) const MAX_ENTRIES: usize = 2_000;
+/// Maximum size of a text.
+pub(crate) const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Why a value was not taken, where more is to be said than what would be.
+/// Why a value was refused, if there is more to say than the expected form.
 pub(crate) type Refused = Option<String>;
 
-/// Shows each path in a value to whoever knows against what it is relative.
+/// Calls a function for each path in a value that may be relative.
 pub(crate) type Places =
     fn(value: &mut Value, each: &mut dyn FnMut(&mut String) -> Result<(), String>) -> Result<(), String>;
 
 /// A kind of value.
 pub(crate) trait Form {
-    /// What it is, so that "give …" can stand before it.
+    /// Returns a description that can follow "expected".
     fn word() -> String;
     fn schema() -> Value;
-    /// The value as it is kept.
+    /// Checks the value and returns its normalized form.
     fn read(value: &Value) -> Result<Value, Refused>;
-    /// Paths in it that may be relative.
+    /// Calls `each` for paths that may be relative.
     fn places(
         _value: &mut Value,
         _each: &mut dyn FnMut(&mut String) -> Result<(), String>,
@@ -37,19 +37,19 @@ pub(crate) trait Form {
     }
 }
 
-/// A whole number between two.
-pub(crate) struct Whole<const LEAST: u64, const MOST: u64>;
-/// Any whole number that is not below 0.
-pub(crate) type Count = Whole<0, { u64::MAX }>;
-/// At least one.
-pub(crate) type Some1 = Whole<1, { u64::MAX }>;
+/// An integer within a range.
+pub(crate) struct WholeForm<const LEAST: u64, const MOST: u64>;
+/// Any non-negative integer.
+pub(crate) type Count = WholeForm<0, { u64::MAX }>;
+/// A positive integer.
+pub(crate) type PositiveCount = WholeForm<1, { u64::MAX }>;
 
-impl<const LEAST: u64, const MOST: u64> Form for Whole<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> Form for WholeForm<LEAST, MOST> {
     fn word() -> String {
         match (LEAST, MOST) {
-            (0, u64::MAX) => "a whole number that is not below 0".to_owned(),
-            (least, u64::MAX) => format!("a whole number of at least {least}"),
-            (least, most) => format!("a whole number from {least} to {most}"),
+            (0, u64::MAX) => "a non-negative integer".to_owned(),
+            (least, u64::MAX) => format!("an integer of at least {least}"),
+            (least, most) => format!("an integer from {least} to {most}"),
         }
     }
 
@@ -67,12 +67,12 @@ impl<const LEAST: u64, const MOST: u64> Form for Whole<LEAST, MOST> {
     }
 }
 
-/// A number of at least 0; with `SHARE` at most 1.
-pub(crate) struct Amount<const SHARE: bool>;
+/// A non-negative number; with `SHARE` at most 1.
+pub(crate) struct AmountForm<const SHARE: bool>;
 
-impl<const SHARE: bool> Form for Amount<SHARE> {
+impl<const SHARE: bool> Form for AmountForm<SHARE> {
     fn word() -> String {
-        if SHARE { "a number from 0 to 1" } else { "a number that is not below 0" }.to_owned()
+        if SHARE { "a number from 0 to 1" } else { "a non-negative number" }.to_owned()
     }
 
     fn schema() -> Value {
@@ -92,9 +92,9 @@ impl<const SHARE: bool> Form for Amount<SHARE> {
     }
 }
 
-pub(crate) struct Flag;
+pub(crate) struct FlagForm;
 
-impl Form for Flag {
+impl Form for FlagForm {
     fn word() -> String {
         "true or false".to_owned()
     }
@@ -108,10 +108,10 @@ impl Form for Flag {
     }
 }
 
-/// A text of one line or more; not an empty one.
-pub(crate) struct Text;
+/// A non-empty text.
+pub(crate) struct TextForm;
 
-impl Form for Text {
+impl Form for TextForm {
     fn word() -> String {
         "a text".to_owned()
     }
@@ -125,27 +125,27 @@ impl Form for Text {
         if text.trim().is_empty() {
             return Err(Some("it is empty".to_owned()));
         }
-        if text.len() > TEXT_MOST {
-            return Err(Some(format!("it is longer than {TEXT_MOST} bytes")));
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(Some(format!("it is longer than {MAX_TEXT_BYTES} bytes")));
         }
         Ok(value.clone())
     }
 }
 
-/// A path, which may be relative.
-pub(crate) struct Place;
+/// A path that may be relative.
+pub(crate) struct PathForm;
 
-impl Form for Place {
+impl Form for PathForm {
     fn word() -> String {
         "a path".to_owned()
     }
 
     fn schema() -> Value {
-        Text::schema()
+        TextForm::schema()
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        Text::read(value)
+        TextForm::read(value)
     }
 
     fn places(
@@ -158,25 +158,25 @@ impl Form for Place {
 }
 
 /// A list.
-pub(crate) struct List<F>(std::marker::PhantomData<F>);
+pub(crate) struct ListForm<F>(std::marker::PhantomData<F>);
 
-impl<F: Form> Form for List<F> {
+impl<F: Form> Form for ListForm<F> {
     fn word() -> String {
         format!("a list, each entry {}", F::word())
     }
 
     fn schema() -> Value {
-        json!({ "type": "array", "items": F::schema(), "maxItems": ENTRIES_MOST })
+        json!({ "type": "array", "items": F::schema(), "maxItems": MAX_ENTRIES })
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        // Profiles have one kind of table, so an empty list is an empty table there.
+        // Lua has only tables, so an empty list arrives as an empty table.
         if value.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(Value::Array(Vec::new()));
         }
         let entries = value.as_array().ok_or(None)?;
-        if entries.len() > ENTRIES_MOST {
-            return Err(Some(format!("it has more than {ENTRIES_MOST} entries")));
+        if entries.len() > MAX_ENTRIES {
+            return Err(Some(format!("it has more than {MAX_ENTRIES} entries")));
         }
         let read = entries.iter().zip(1..).map(|(entry, number)| {
             F::read(entry).map_err(|why| match why {
@@ -196,49 +196,49 @@ impl<F: Form> Form for List<F> {
     }
 }
 
-/// A table whose names are the person's own.
-pub(crate) struct Map<F>(std::marker::PhantomData<F>);
+/// A table with names chosen by the user.
+pub(crate) struct MapForm<F>(std::marker::PhantomData<F>);
 
-impl<F: Form> Form for Map<F> {
+impl<F: Form> Form for MapForm<F> {
     fn word() -> String {
         format!("a table of names, each with {}", F::word())
     }
 
     fn schema() -> Value {
-        json!({ "type": "object", "additionalProperties": F::schema(), "maxProperties": ENTRIES_MOST })
+        json!({ "type": "object", "additionalProperties": F::schema(), "maxProperties": MAX_ENTRIES })
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
         let entries = value.as_object().ok_or(None)?;
-        if entries.len() > ENTRIES_MOST {
-            return Err(Some(format!("it has more than {ENTRIES_MOST} entries")));
+        if entries.len() > MAX_ENTRIES {
+            return Err(Some(format!("it has more than {MAX_ENTRIES} entries")));
         }
         let read = entries.iter().map(|(name, entry)| match F::read(entry) {
             Ok(entry) => Ok((name.clone(), entry)),
             Err(Some(why)) => Err(Some(format!("`{}`: {why}", name.escape_debug()))),
             Err(None) => Err(Some(format!("`{}` is not {}", name.escape_debug(), F::word()))),
         });
-        // Sorted, as the maps of the manifest are.
+        // Sorted like the maps of the manifest.
         let sorted = read.collect::<Result<BTreeMap<String, Value>, Refused>>()?;
         Ok(Value::Object(sorted.into_iter().collect()))
     }
 }
 
 /// Seconds, as a number or as `"30m"`.
-pub(crate) struct Seconds;
+pub(crate) struct SecondsForm;
 
-impl Seconds {
+impl SecondsForm {
     const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 60 * 60), ('d', 24 * 60 * 60)];
 
-    fn of(text: &str) -> Option<u64> {
+    fn parse_with_unit(text: &str) -> Option<u64> {
         let mut letters = text.chars();
         let unit = letters.next_back()?;
-        let (_, seconds) = Seconds::UNITS.into_iter().find(|(letter, _)| *letter == unit)?;
+        let (_, seconds) = SecondsForm::UNITS.into_iter().find(|(letter, _)| *letter == unit)?;
         letters.as_str().parse::<u64>().ok()?.checked_mul(seconds)
     }
 }
 
-impl Form for Seconds {
+impl Form for SecondsForm {
     fn word() -> String {
         "a number of seconds, or a text such as \"45s\", \"30m\", \"12h\" or \"7d\"".to_owned()
     }
@@ -248,20 +248,20 @@ impl Form for Seconds {
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        let seconds = value.as_u64().or_else(|| Seconds::of(value.as_str()?)).ok_or(None)?;
+        let seconds = value.as_u64().or_else(|| SecondsForm::parse_with_unit(value.as_str()?)).ok_or(None)?;
         Ok(seconds.into())
     }
 }
 
-/// Seconds from what a person wrote: a number, or a text such as `10m`.
-pub fn seconds(text: &str) -> Option<u64> {
-    text.parse().ok().or_else(|| Seconds::of(text))
+/// Parses seconds: a number, or a text such as `10m`.
+pub fn parse_seconds(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| SecondsForm::parse_with_unit(text))
 }
 
-/// A table that somebody else reads (`llm`).
-pub(crate) struct Table;
+/// A table that another crate parses (`llm`).
+pub(crate) struct TableForm;
 
-impl Form for Table {
+impl Form for TableForm {
     fn word() -> String {
         "a table".to_owned()
     }
@@ -275,10 +275,10 @@ impl Form for Table {
     }
 }
 
-/// How much a model is to think.
-pub(crate) struct Thinking;
+/// The reasoning effort of a model.
+pub(crate) struct ReasoningForm;
 
-impl Form for Thinking {
+impl Form for ReasoningForm {
     fn word() -> String {
         "none, minimal, low, medium, high, xhigh, or a number of tokens".to_owned()
     }
@@ -293,7 +293,7 @@ impl Form for Thinking {
     }
 }
 
-/// A value that a type reads, in the form that the type writes.
+/// Parses a value with a type and returns it as the type serializes it.
 pub(crate) fn typed<T: serde::de::DeserializeOwned + serde::Serialize>(
     value: &Value,
 ) -> Result<Value, Refused> {
@@ -301,7 +301,7 @@ pub(crate) fn typed<T: serde::de::DeserializeOwned + serde::Serialize>(
     serde_json::to_value(read).map_err(|e| Some(e.to_string()))
 }
 
-/// One of some words, which a type knows.
+/// One of several words that a type parses.
 macro_rules! one_of {
     ($(#[$meta:meta])* $name:ident reads $type:ty: $($word:literal),+) => {
         $(#[$meta])*
@@ -332,7 +332,7 @@ macro_rules! one_of {
 
 pub(crate) use one_of;
 
-/// A field of a section: whether it says nothing, and is left out of what is written.
+/// A field of a section: whether it is unset and omitted when serialized.
 pub(crate) trait Field {
     fn is_absent(&self) -> bool {
         false

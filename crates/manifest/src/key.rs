@@ -1,9 +1,10 @@
-//! Keys: the table of what can be declared, one row each.
+//! Keys: the table of configuration keys, one row per key.
 //!
-//! Here: what a row says, and the macros `section!` and `keys!` by which each section writes its rows once. From a row come
-//! the field, its default, how layers merge, what a value may be, the sentence for people and the JSON Schema; nothing is
-//! written twice. Elsewhere: the rows (one file a section), the kinds of values (`form`), layers (`partial`, `resolve`).
-//! Invariant: every row is a field of the manifest that reads back what was set (`every_key_reaches_its_field`).
+//! The macros `section!` and `keys!` define each row once. The row provides the field, its default, how
+//! layers merge, the allowed values, the description and the JSON Schema. Elsewhere: the rows (one file per
+//! section), the kinds of values (`form`), layers (`partial`, `resolve`).
+//! Invariant: every row is a field of the manifest that reads back the value that was set
+//! (`every_key_reaches_its_field`).
 
 use serde_json::Value;
 
@@ -14,59 +15,59 @@ use crate::form::{Places, Refused};
 pub struct Key {
     /// Dotted: `worker.max_turns`.
     pub path: &'static str,
-    /// For people, one line or more.
+    /// A description for people.
     pub doc: &'static str,
     pub merge: Merge,
     pub workspace: Workspace,
     /// Whether a profile may set it.
     pub profile: bool,
-    /// What a value is, in words.
+    /// Describes the expected value.
     pub word: fn() -> String,
     pub(crate) read: fn(&Value) -> Result<Value, Refused>,
     pub(crate) schema: fn() -> Value,
     pub(crate) places: Places,
 }
 
-/// What becomes of a value when a higher layer says another.
+/// How values of several layers merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
-    /// The higher one counts.
+    /// The higher layer overrides.
     Override,
-    /// Lists: both count, the lower layer's first.
+    /// Lists are concatenated, the lower layer first.
     Concatenate,
-    /// Maps: the higher one counts, entry by entry.
+    /// Maps merge by entry; the higher layer overrides.
     PerKey,
 }
 
-/// What the file of a workspace may do with a key.
+/// How the file of a workspace may change a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workspace {
-    /// It is left out, with an alert.
+    /// Not at all: the value is ignored with an alert.
     Nothing,
     Set,
-    /// A number that is not above what counts without it.
+    /// Only to a number that is not higher than without the file.
     Lower,
-    /// `false`, never `true`.
+    /// Only to `false`.
     Off,
-    /// Entries beside the others.
+    /// Entries in addition to the others.
     Add,
-    /// Rules that ask or deny, beside the others.
+    /// Rules that ask or deny, in addition to the others.
     Stricter,
 }
 
 impl Key {
-    /// The sentence for people, on one line.
-    pub fn sentence(&self) -> String {
+    /// Returns the description on one line.
+    pub fn doc_sentence(&self) -> String {
         self.doc.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The section that the key is in: `worker` of `worker.max_turns`.
-    pub fn section(&self) -> &'static str {
+    /// Returns the section of the key: `worker` of `worker.max_turns`.
+    pub fn section_name(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(section, _)| section)
     }
 }
 
-/// The name of a field, or the other name that it has in files.
+/// The name of a field, or its different name in files.
 macro_rules! name {
     ($field:ident) => {
         stringify!($field)
@@ -94,8 +95,8 @@ macro_rules! keys {
     };
 }
 
-/// A section: its struct, its defaults and its rows. Below its keys it may have fields that are no keys (`besides`):
-/// sections inside of it, and what only the program itself sets.
+/// A section: its struct, its defaults and its rows. `besides` lists fields that are not keys: nested
+/// sections and values that only the program sets.
 macro_rules! section {
     (
         $(#[$meta:meta])*

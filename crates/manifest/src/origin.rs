@@ -1,27 +1,27 @@
-//! Origins: where a value comes from, and what is wrong with one, for people.
+//! Origins of values, and problems with them.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A layer, lowest first: a higher one counts.
+/// A layer, lowest first: a higher one overrides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     Default,
-    /// What a child begins with that inherits.
+    /// The initial configuration of an inheriting child.
     Parent,
-    /// The person's `config.toml`.
+    /// The user's `config.toml`.
     User,
     Profile,
-    /// A profile that the workspace brings along: what it says about permissions may tighten only.
+    /// A profile of the workspace: it may only tighten permissions.
     Project,
-    /// `.minke/config.toml`: may tighten only.
+    /// `.minke/config.toml`: may only tighten.
     Workspace,
     CommandLine,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Origin {
     pub layer: LayerKind,
@@ -40,7 +40,7 @@ impl Origin {
     pub const DEFAULT: Origin = Origin { layer: LayerKind::Default, name: String::new(), line: None };
 
     #[must_use]
-    pub fn at(&self, line: Option<u32>) -> Origin {
+    pub fn with_line(&self, line: Option<u32>) -> Origin {
         Origin { line, ..self.clone() }
     }
 }
@@ -55,45 +55,45 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something about one key that a person should know.
+/// A problem with one key, for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     pub origin: Origin,
     pub key: String,
-    /// Names the key.
-    pub what: String,
-    /// What to do about it.
+    /// A message that names the key.
+    pub message: String,
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.what)?;
+        write!(f, "{}: {}", self.origin, self.message)?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 
-/// Why there is no manifest; at least one reason.
+/// Why there is no manifest; at least one problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestError {
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 impl ManifestError {
-    /// How many problems are told at once.
-    const TOLD: usize = 20;
+    /// Maximum number of shown problems.
+    const MAX_SHOWN: usize = 20;
 
-    pub(crate) fn one(problem: Problem) -> ManifestError {
+    pub(crate) fn single(problem: ConfigProblem) -> ManifestError {
         ManifestError { problems: vec![problem] }
     }
 }
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told: Vec<String> =
-            self.problems.iter().take(ManifestError::TOLD).map(ToString::to_string).collect();
-        f.write_str(&told.join("\n"))?;
-        match self.problems.len().saturating_sub(ManifestError::TOLD) {
+        let shown: Vec<String> =
+            self.problems.iter().take(ManifestError::MAX_SHOWN).map(ToString::to_string).collect();
+        f.write_str(&shown.join("\n"))?;
+        match self.problems.len().saturating_sub(ManifestError::MAX_SHOWN) {
             0 => Ok(()),
             more => write!(f, "\nand {more} more"),
         }

@@ -1,34 +1,34 @@
-//! `permissions`: what the pod may do without a question.
+//! `permissions`: the actions that need no approval.
 //!
-//! Here: the keys. Elsewhere: what postures and rules mean (`policy`), the other files with rules (`driver`).
+//! Elsewhere: postures and rules (`policy`), the other rule files (`driver`).
 
-use minke_policy::{Posture, Rule, RuleSet};
+use minke_policy::{PolicyRule, Posture, RuleSet};
 use minke_record::Judgement;
 use serde_json::{Value, json};
 
-use crate::form::{Count, Field, Flag, Form, List, Refused, one_of, typed};
+use crate::form::{Count, Field, FlagForm, Form, ListForm, Refused, one_of, typed};
 use crate::key::section;
 
 section! {
-    /// What the pod may do without a question.
+    /// The actions that need no approval.
     PermissionsSection at "permissions" {
-        /// What becomes of an action that no rule decides; if absent `auto` where the fence holds everything inside the
-        /// scope, else `ask`.
+        /// The posture for actions without a rule; the default is `auto` if the sandbox limits everything to
+        /// the scope, else `ask`.
         posture: Option<Posture> = None, PostureWord, Override, Nothing, true;
-        /// What becomes of everything that no rule of the person decides: the least specific rule of that layer.
+        /// The action where no user rule matches: the least specific rule of the user layer.
         default_action: Option<Judgement> = None, ActionWord, Override, Nothing, true;
-        /// Rules of the person.
-        rule: Vec<Rule> = Vec::new(), List<RuleForm>, Concatenate, Stricter, true;
-        /// Seconds after which a question that nobody answered is denied; absent = never.
+        /// Rules of the user.
+        rule: Vec<PolicyRule> = Vec::new(), ListForm<RuleForm>, Concatenate, Stricter, true;
+        /// Seconds after which an unanswered ask is denied; absent = never.
         ask_expires_s: Option<u64> = None, Count, Override, Nothing, true;
-        /// This pod may answer what its children ask, where its own policy would not ask.
-        may_answer: bool = false, Flag, Override, Nothing, true;
+        /// Whether this pod may answer asks of its children about actions that its own policy allows.
+        may_answer: bool = false, FlagForm, Override, Nothing, true;
     }
     besides {
-        /// Rules from the file of the workspace, which ask or deny: a layer of their own, or they could loosen.
+        /// Rules of the workspace's file, which ask or deny. A separate layer, so that they cannot loosen.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        workspace_rule: Vec<Rule>;
-        /// Every rule that holds, of all layers, as it was last found; nobody writes this but the pod itself.
+        workspace_rule: Vec<PolicyRule>;
+        /// The current rules of all layers; set by the pod itself.
         #[serde(skip_serializing_if = "no_rules")]
         rules: RuleSet;
     }
@@ -38,7 +38,7 @@ fn no_rules(rules: &RuleSet) -> bool {
     rules.rules.is_empty()
 }
 
-impl Field for Vec<Rule> {
+impl Field for Vec<PolicyRule> {
     fn is_absent(&self) -> bool {
         self.is_empty()
     }
@@ -70,12 +70,12 @@ impl Form for RuleForm {
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        let read = typed::<Rule>(value)?;
-        let rule: Rule = serde_json::from_value(read.clone()).map_err(|e| Some(e.to_string()))?;
+        let read = typed::<PolicyRule>(value)?;
+        let rule: PolicyRule = serde_json::from_value(read.clone()).map_err(|e| Some(e.to_string()))?;
         if let Judgement::Other(word) = &rule.action {
-            return Err(Some(format!("its action is `{word}`: there are `allow`, `ask` and `deny`")));
+            return Err(Some(format!("its action is `{word}`: expected `allow`, `ask` or `deny`")));
         }
-        rule.check().map_err(Some)?;
+        rule.validate().map_err(Some)?;
         Ok(read)
     }
 }

@@ -1,64 +1,65 @@
-//! `pod`: the process and its bounds.
+//! `pod`: the process and its limits.
 
 use std::collections::BTreeMap;
 
 use minke_record::PodName;
 use serde_json::{Value, json};
 
-use crate::form::{Count, Form, Refused, Seconds, Text};
+use crate::form::{Count, Form, Refused, SecondsForm, TextForm};
 use crate::key::section;
 
 section! {
     /// The process of a pod.
     PodSection at "pod" {
-        /// The pod's name, with a number if a live pod has it; if absent from the profile or the directory. Never inherited.
+        /// The pod's name, with a number if it is taken; the default comes from profile or directory. Never
+        /// inherited.
         name: Option<String> = None, NameForm, Override, Nothing, false;
-        /// Seconds without client, child, command or run after which the process ends; 0 = never.
-        idle_exit: u64 = 30 * 60, Seconds, Override, Nothing, false;
-        /// A directory whose `catalog.toml` is the highest layer of the texts that are said to models.
-        prompt_pack: Option<String> = None, Directory, Override, Nothing, false;
+        /// Seconds without client, child, command or run after which the process exits; 0 = never.
+        idle_exit: u64 = 30 * 60, SecondsForm, Override, Nothing, false;
+        /// A directory whose `catalog.toml` is the highest layer of the texts for models.
+        prompt_pack: Option<String> = None, DirectoryForm, Override, Nothing, false;
     }
     besides {
         limits: Limits;
-        /// Texts in the place of the catalog's own, as they were found when the pod began; set by the program itself.
+        /// Texts that replace those of the catalog, as read at boot; set by the program itself.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         catalog: BTreeMap<String, String>;
     }
 }
 
 section! {
-    /// How many of each there may be.
+    /// Limits of the pod and the tree.
     Limits at "pod.limits" {
-        /// Accepted inputs that wait, and notes from `notify` that wait.
+        /// Queued inputs, and pending notes from `notify`.
         queue: u64 = 64, Count, Override, Lower, false;
-        /// Alerts kept for late clients.
+        /// Alerts stored for clients that connect later.
         alerts: u64 = 512, Count, Override, Lower, false;
-        /// Waiting methods of one client.
+        /// Pending methods of one client.
         methods: u64 = 64, Count, Override, Lower, false;
-        /// Of the tree: how many pods may be above one.
+        /// Maximum number of ancestors of a pod.
         depth: u64 = 4, Count, Override, Lower, false;
-        /// Live children of one pod.
+        /// Running children of one pod.
         children: u64 = 16, Count, Override, Lower, false;
-        /// Live pods of one user.
+        /// Running pods of one user.
         pods_per_user: u64 = 256, Count, Override, Lower, false;
     }
     besides {}
 }
 
 /// The path of a directory.
-pub(crate) struct Directory;
+pub(crate) struct DirectoryForm;
 
-impl Form for Directory {
+impl Form for DirectoryForm {
     fn word() -> String {
         "the path of a directory".to_owned()
     }
 
     fn schema() -> Value {
-        Text::schema()
+        TextForm::schema()
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        Text::read(value)
+        TextForm::read(value)
     }
 
     fn places(
@@ -72,7 +73,7 @@ impl Form for Directory {
     }
 }
 
-/// A name that a pod can have.
+/// A valid pod name.
 pub(crate) struct NameForm;
 
 impl Form for NameForm {

@@ -1,9 +1,8 @@
-//! Resolving: all layers together, the manifest that comes of them, and where each of its values comes from.
+//! Resolution: merges all layers into a manifest with the origin of every value.
 //!
-//! Here: the order of layers, and what the file of a workspace may do. Elsewhere: what one layer says (`partial`), the files
-//! (`sources`).
-//! Invariants: a workspace never loosens (`a_workspace_never_loosens_and_merging_is_associative`); each value has the origin of the layer that said it
-//! (`the_cascade`).
+//! Elsewhere: the values of one layer (`partial`), the files (`sources`).
+//! Invariants: a workspace never loosens (`a_workspace_never_loosens_and_merging_is_associative`); each value
+//! has the origin of the layer that set it (`the_cascade`).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,103 +11,105 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 use crate::key::{Key, Merge, Workspace};
-use crate::names;
-use crate::origin::{LayerKind, ManifestError, Origin, Problem};
-use crate::partial::{Given, Partial};
+use crate::key_names;
+use crate::origin::{ConfigProblem, LayerKind, ManifestError, Origin};
+use crate::partial::{LayerValue, PartialManifest};
 use crate::web::WebSearchSection;
 
-const RULE: &str = "permissions.rule";
+const RULE_KEY: &str = "permissions.rule";
 
 /// One layer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Layer {
+pub struct ConfigLayer {
     pub kind: LayerKind,
-    pub values: Partial,
+    pub values: PartialManifest,
 }
 
-/// What all layers come to.
+/// The result of the merge.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Resolved {
+pub struct ResolvedManifest {
     pub manifest: Manifest,
-    /// What was left out of a workspace's file, and why.
-    pub alerts: Vec<Problem>,
-    given: Partial,
+    /// Ignored values of the workspace's file, with reasons.
+    pub alerts: Vec<ConfigProblem>,
+    values: PartialManifest,
     workspace_rules: Vec<(Value, Origin)>,
 }
 
-/// One line of what was resolved: a value, or an entry of a list or a map.
+/// One row of the result: a value, or an entry of a list or map.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct ConfigRow {
     pub key: &'static Key,
     /// `worker.max_turns`, `permissions.rule[0]`, `sandbox.env.set.PORT`.
     pub path: String,
-    /// Absent: nothing is set, and there is no default.
+    /// Absent if nothing is set and there is no default.
     pub value: Option<Value>,
     pub origin: Origin,
 }
 
-/// The manifest of some layers, whichever order they come in; of two of the same kind the later one counts.
-pub fn resolve(layers: &[Layer]) -> Result<Resolved, ManifestError> {
-    let mut sorted: Vec<&Layer> = layers.iter().collect();
+/// Resolves layers in any order; of two layers of the same kind the later one overrides.
+pub fn resolve_layers(layers: &[ConfigLayer]) -> Result<ResolvedManifest, ManifestError> {
+    let mut sorted: Vec<&ConfigLayer> = layers.iter().collect();
     sorted.sort_by_key(|layer| layer.kind);
-    let mut whole = Tightening { given: Partial::default(), rules: Vec::new(), alerts: Vec::new() };
+    let mut merger =
+        LayerMerger { values: PartialManifest::default(), rules: Vec::new(), alerts: Vec::new() };
     for layer in sorted {
         match layer.kind {
-            LayerKind::Workspace => whole.workspace(&layer.values),
+            LayerKind::Workspace => merger.apply_workspace(&layer.values),
             LayerKind::Project => {
-                let (permissions, rest) = layer.values.split("permissions");
-                whole.given = whole.given.over(rest);
-                whole.workspace(&permissions);
+                let (permissions, rest) = layer.values.split_section("permissions");
+                merger.values = merger.values.overridden_by(rest);
+                merger.apply_workspace(&permissions);
             }
-            _ => whole.given = whole.given.over(layer.values.clone()),
+            _ => merger.values = merger.values.overridden_by(layer.values.clone()),
         }
     }
-    let Tightening { given, rules, alerts } = whole;
-    let mut manifest = manifest_of(&given)?;
+    let LayerMerger { values, rules, alerts } = merger;
+    let mut manifest = build_manifest(&values)?;
     let rule = |value: &Value| serde_json::from_value(value.clone());
     let read: Result<Vec<_>, _> = rules.iter().map(|(value, _)| rule(value)).collect();
-    manifest.permissions.workspace_rule =
-        read.map_err(|e| whole_problem(&given, RULE, format!("a rule of the workspace is no rule: {e}")))?;
-    manifest.check().map_err(|why| whole_problem(&given, guilty(&why), why.clone()))?;
-    Ok(Resolved { manifest, alerts, given, workspace_rules: rules })
+    manifest.permissions.workspace_rule = read
+        .map_err(|e| manifest_error(&values, RULE_KEY, format!("a rule of the workspace is invalid: {e}")))?;
+    manifest.validate().map_err(|why| manifest_error(&values, key_of_message(&why), why.clone()))?;
+    Ok(ResolvedManifest { manifest, alerts, values, workspace_rules: rules })
 }
 
-/// A complaint begins with the key that it is about.
-fn guilty(why: &str) -> &str {
+/// A validation message begins with its key.
+fn key_of_message(why: &str) -> &str {
     why.split_whitespace().next().unwrap_or_default()
 }
 
-fn whole_problem(given: &Partial, path: &str, what: String) -> ManifestError {
+fn manifest_error(given: &PartialManifest, path: &str, message: String) -> ManifestError {
     let section = path.rsplit_once('.').map_or(path, |(section, _)| section);
     let said = given.get(path).or_else(|| {
         given.iter().find(|(key, _)| key.path.starts_with(&format!("{section}."))).map(|(_, given)| given)
     });
     let origin = said.map_or(Origin::DEFAULT, |given| given.origin.clone());
-    ManifestError::one(Problem { origin, key: path.to_owned(), what, hint: None })
+    ManifestError::single(ConfigProblem { origin, key: path.to_owned(), message, hint: None })
 }
 
-fn manifest_of(given: &Partial) -> Result<Manifest, ManifestError> {
+fn build_manifest(given: &PartialManifest) -> Result<Manifest, ManifestError> {
     let mut value = Manifest::default().to_value();
-    for section in names::OPTIONAL.into_iter().filter(|section| given.has_section(section)) {
-        put(&mut value, section, Value::Object(Map::new()));
+    for section in key_names::OPTIONAL_SECTIONS.into_iter().filter(|section| given.has_section(section)) {
+        set_path(&mut value, section, Value::Object(Map::new()));
     }
-    for (key, given) in given.iter().filter(|(key, _)| counts(key, given)) {
-        put(&mut value, key.path, given.value.clone());
+    for (key, given) in given.iter().filter(|(key, _)| is_effective(key, given)) {
+        set_path(&mut value, key.path, given.value.clone());
     }
-    Manifest::read(&value).map_err(|e| {
+    Manifest::from_value(&value).map_err(|e| {
         let what = e.to_string();
         let path = if what.contains("web.search") { "web.search.provider" } else { "" };
-        whole_problem(given, path, what)
+        manifest_error(given, path, what)
     })
 }
 
-/// A key of an optional section counts only if the section is there; a workspace that switches it off does not make it.
-fn counts(key: &Key, given: &Partial) -> bool {
-    let sections = names::OPTIONAL.into_iter();
+/// Keys of an optional section apply only if the section is present; a workspace that disables it does not
+/// create it.
+fn is_effective(key: &Key, given: &PartialManifest) -> bool {
+    let sections = key_names::OPTIONAL_SECTIONS.into_iter();
     sections.filter(|section| key.path.starts_with(&format!("{section}."))).all(|s| given.has_section(s))
 }
 
-fn put(value: &mut Value, path: &str, new: Value) {
+fn set_path(value: &mut Value, path: &str, new: Value) {
     let mut here = value;
     for part in path.split('.') {
         if !here.is_object() {
@@ -120,124 +121,125 @@ fn put(value: &mut Value, path: &str, new: Value) {
     *here = new;
 }
 
-/// The value of a key when nobody says anything.
-pub fn default_of(key: &Key) -> Option<Value> {
+/// Returns the default value of a key.
+pub fn default_value(key: &Key) -> Option<Value> {
     if key.path == "web.search.timeout_s" {
-        return Some(WebSearchSection::TIMEOUT.into());
+        return Some(WebSearchSection::DEFAULT_TIMEOUT_S.into());
     }
     static WHOLE: LazyLock<Value> =
         LazyLock::new(|| Manifest { web: Some(Default::default()), ..Manifest::default() }.to_value());
-    at(&WHOLE, key.path).cloned()
+    value_at(&WHOLE, key.path).cloned()
 }
 
-/// What stands under a dotted name.
-pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+/// Returns the value at a dotted path.
+pub(crate) fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, part| value.get(part))
 }
 
-/// The layers so far, and what a workspace's file adds to them.
-struct Tightening {
-    given: Partial,
+/// The merged layers, and the additions of the workspace's file.
+struct LayerMerger {
+    values: PartialManifest,
     rules: Vec<(Value, Origin)>,
-    alerts: Vec<Problem>,
+    alerts: Vec<ConfigProblem>,
 }
 
-impl Tightening {
-    fn workspace(&mut self, values: &Partial) {
+impl LayerMerger {
+    fn apply_workspace(&mut self, values: &PartialManifest) {
         for (key, given) in values.iter() {
             let refused = match key.workspace {
                 Workspace::Nothing => Some("a workspace may not set it".to_owned()),
                 Workspace::Set | Workspace::Add => {
-                    self.given.put(key.path, given.clone());
+                    self.values.merge_value(key.path, given.clone());
                     None
                 }
-                Workspace::Lower => self.lower(key, given),
+                Workspace::Lower => self.apply_lower(key, given),
                 Workspace::Off if given.value == Value::Bool(false) => {
-                    self.given.put(key.path, given.clone());
+                    self.values.merge_value(key.path, given.clone());
                     None
                 }
-                Workspace::Off => Some("a workspace may switch it off, not on".to_owned()),
+                Workspace::Off => Some("a workspace may disable it, not enable it".to_owned()),
                 Workspace::Stricter => {
-                    self.stricter(key, given);
+                    self.apply_stricter(key, given);
                     None
                 }
             };
             if let Some(why) = refused {
-                self.leave_out(key.path.to_owned(), &given.origin, &why);
+                self.reject_value(key.path.to_owned(), &given.origin, &why);
             }
         }
     }
 
-    fn lower(&mut self, key: &'static Key, given: &Given) -> Option<String> {
-        let standing = self.given.get(key.path).map(|given| given.value.clone()).or_else(|| default_of(key));
+    fn apply_lower(&mut self, key: &'static Key, given: &LayerValue) -> Option<String> {
+        let standing =
+            self.values.get(key.path).map(|given| given.value.clone()).or_else(|| default_value(key));
         let higher = |standing: &Value| given.value.as_f64() > standing.as_f64();
         if let Some(standing) = standing.filter(higher) {
             return Some(format!("a workspace may lower it, and it is {standing} without that"));
         }
-        self.given.put(key.path, given.clone());
+        self.values.merge_value(key.path, given.clone());
         None
     }
 
-    fn stricter(&mut self, key: &Key, given: &Given) {
+    fn apply_stricter(&mut self, key: &Key, given: &LayerValue) {
         let entries = given.value.as_array().into_iter().flatten();
-        for ((rule, origin), number) in entries.zip(&given.parts).zip(0..) {
+        for ((rule, origin), number) in entries.zip(&given.entry_origins).zip(0..) {
             if matches!(rule.get("action").and_then(Value::as_str), Some("ask" | "deny")) {
                 self.rules.push((rule.clone(), origin.clone()));
             } else {
                 let path = format!("{}[{number}]", key.path);
-                self.leave_out(path, origin, "a workspace may ask and deny, not allow");
+                self.reject_value(path, origin, "a workspace may ask and deny, not allow");
             }
         }
     }
 
-    fn leave_out(&mut self, key: String, origin: &Origin, why: &str) {
-        let what = format!("`{key}` is left out: {why}");
-        self.alerts.push(Problem { origin: origin.clone(), key, what, hint: None });
+    fn reject_value(&mut self, key: String, origin: &Origin, why: &str) {
+        let message = format!("`{key}` is ignored: {why}");
+        self.alerts.push(ConfigProblem { origin: origin.clone(), key, message, hint: None });
     }
 }
 
-impl Resolved {
-    /// Where the value of a key comes from.
-    pub fn origin(&self, path: &str) -> Origin {
-        self.given.get(path).map_or(Origin::DEFAULT, |given| given.origin.clone())
+impl ResolvedManifest {
+    /// Returns the origin of a key's value.
+    pub fn origin_of(&self, path: &str) -> Origin {
+        self.values.get(path).map_or(Origin::DEFAULT, |given| given.origin.clone())
     }
 
-    /// Every value with its origin, in the order of the table; of lists and maps that merge each entry.
-    pub fn rows(&self) -> Vec<Row> {
-        names::keys().flat_map(|key| self.rows_of(key)).collect()
+    /// Returns every value with its origin, in table order; for merged lists and maps each entry.
+    pub fn rows(&self) -> Vec<ConfigRow> {
+        key_names::all_keys().flat_map(|key| self.rows_of_key(key)).collect()
     }
 
-    fn rows_of(&self, key: &'static Key) -> Vec<Row> {
-        let said = self.given.get(key.path).filter(|_| counts(key, &self.given));
+    fn rows_of_key(&self, key: &'static Key) -> Vec<ConfigRow> {
+        let said = self.values.get(key.path).filter(|_| is_effective(key, &self.values));
         let mut rows = match said {
             None => Vec::new(),
-            Some(given) => rows_of(key, given),
+            Some(given) => rows_of_value(key, given),
         };
-        if key.path == RULE {
+        if key.path == RULE_KEY {
             let from = rows.len();
-            rows.extend(self.workspace_rules.iter().zip(from..).map(|((rule, origin), number)| Row {
+            rows.extend(self.workspace_rules.iter().zip(from..).map(|((rule, origin), number)| ConfigRow {
                 key,
-                path: format!("{RULE}[{number}]"),
+                path: format!("{RULE_KEY}[{number}]"),
                 value: Some(rule.clone()),
                 origin: origin.clone(),
             }));
         }
         if rows.is_empty() {
-            let present = counts(key, &self.given);
-            let value = default_of(key).filter(|_| present);
-            rows.push(Row { key, path: key.path.to_owned(), value, origin: Origin::DEFAULT });
+            let present = is_effective(key, &self.values);
+            let value = default_value(key).filter(|_| present);
+            rows.push(ConfigRow { key, path: key.path.to_owned(), value, origin: Origin::DEFAULT });
         }
         rows
     }
 
-    /// What files and command line said, without defaults.
-    pub fn given(&self) -> &Partial {
-        &self.given
+    /// Returns the values of files and command line, without defaults.
+    pub fn layer_values(&self) -> &PartialManifest {
+        &self.values
     }
 }
 
-fn rows_of(key: &'static Key, given: &Given) -> Vec<Row> {
-    let row = |path: String, value: &Value, origin: &Origin| Row {
+fn rows_of_value(key: &'static Key, given: &LayerValue) -> Vec<ConfigRow> {
+    let row = |path: String, value: &Value, origin: &Origin| ConfigRow {
         key,
         path,
         value: Some(value.clone()),
@@ -245,18 +247,18 @@ fn rows_of(key: &'static Key, given: &Given) -> Vec<Row> {
     };
     match (key.merge, &given.value) {
         (Merge::Concatenate, Value::Array(entries)) => {
-            let entries = entries.iter().zip(&given.parts).zip(0..);
+            let entries = entries.iter().zip(&given.entry_origins).zip(0..);
             entries.map(|((entry, at), number)| row(format!("{}[{number}]", key.path), entry, at)).collect()
         }
         (Merge::PerKey, Value::Object(entries)) => {
-            let entries = entries.iter().zip(&given.parts);
+            let entries = entries.iter().zip(&given.entry_origins);
             entries.map(|((name, entry), at)| row(format!("{}.{name}", key.path), entry, at)).collect()
         }
         (_, value) => vec![row(key.path.to_owned(), value, &given.origin)],
     }
 }
 
-/// The origin of every row by its path, for those who compare.
-pub fn origins(resolved: &Resolved) -> BTreeMap<String, Origin> {
+/// Returns the origin of every row by its path.
+pub fn origins_by_path(resolved: &ResolvedManifest) -> BTreeMap<String, Origin> {
     resolved.rows().into_iter().map(|row| (row.path, row.origin)).collect()
 }

@@ -1,49 +1,49 @@
-//! `sandbox`: what commands may touch and reach.
+//! `sandbox`: access of commands to files and network.
 //!
-//! Here: the keys. Elsewhere: the fence (`exec`), which hosts can be granted (`exec::address`).
+//! Elsewhere: the sandbox (`exec`), which hosts can be granted (`exec::address`).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::form::{Field, Flag, Form, List, Map, Refused, one_of, typed};
+use crate::form::{Field, FlagForm, Form, ListForm, MapForm, Refused, one_of, typed};
 use crate::key::section;
 
 section! {
-    /// What commands may touch and reach.
+    /// Access of commands to files and network.
     SandboxSection at "sandbox" {
-        /// `scope`, or `read_only`: commands and tools write nothing but the pod's own temporary directory.
+        /// `scope`, or `read_only`: commands and tools can write only to the pod's temporary directory.
         mode: SandboxMode = SandboxMode::Scope, ModeWord, Override, Nothing, true;
-        /// Which hosts commands and web tools may reach: `off`, `on` (every public one) or a list.
-        network: Network = Network::Off, NetworkForm, Override, Nothing, true;
-        /// Whether the pod's own temporary directory can be written.
-        writable_tmp: bool = true, Flag, Override, Nothing, true;
+        /// Hosts that commands and web tools may reach: `off`, `on` (every public one) or a list.
+        network: NetworkPolicy = NetworkPolicy::Off, NetworkForm, Override, Nothing, true;
+        /// Whether the pod's temporary directory is writable.
+        writable_tmp: bool = true, FlagForm, Override, Nothing, true;
     }
     besides {
         env: EnvSection;
-        /// Protected names that a person lifted, by their absolute paths; only the command line sets it.
+        /// Protected paths that the user has unlocked; only the command line sets it.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lifted: Vec<String>;
-        /// Broad roots that this pod may write, and of which the user is asked before the first write; the command line
-        /// finds them when it makes a session.
+        /// Broad roots that this pod may write after an approval of the user; the command line sets them for
+        /// a new session.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         broad_roots: Vec<String>;
     }
 }
 
 section! {
-    /// The environment of commands, beside what every command gets.
+    /// The environment of commands, in addition to the default variables.
     EnvSection at "sandbox.env" {
         /// Names of variables that are passed on.
-        pass: Vec<String> = Vec::new(), List<VariableName>, Override, Nothing, true;
-        /// Variables with their values.
+        pass: Vec<String> = Vec::new(), ListForm<VariableName>, Override, Nothing, true;
+        /// Variables with values.
         set: BTreeMap<String, String> = BTreeMap::new(), Variables, PerKey, Nothing, true;
     }
     besides {}
 }
 
-/// What the fence is compiled from. `off` is no word of a file: only `--unsandboxed` on the command line says it.
+/// The mode of the sandbox. `off` cannot be set in a file, only with `--unsandboxed` on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
@@ -55,17 +55,17 @@ pub enum SandboxMode {
 impl Field for SandboxMode {}
 
 one_of!(
-    /// `off` is no word of a key.
+    /// `off` cannot be set in a file.
     ModeWords reads SandboxMode: "scope", "read_only"
 );
 
-/// A mode that a key may say.
+/// A mode that a key can have.
 pub(crate) struct ModeWord;
 
 impl Form for ModeWord {
     fn word() -> String {
         format!(
-            "{}; commands run without a fence only by --unsandboxed on the command line",
+            "{}; commands run without a sandbox only with --unsandboxed on the command line",
             ModeWords::word()
         )
     }
@@ -79,41 +79,41 @@ impl Form for ModeWord {
     }
 }
 
-/// Where to a command may connect, always through the pod's own proxy.
+/// Hosts that commands may connect to, always through the pod's proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "NetworkWritten", into = "NetworkWritten")]
-pub enum Network {
+pub enum NetworkPolicy {
     Off,
     /// Every public host.
     On,
-    /// `docs.rs`, or `*.example.org` for what is below a name.
+    /// `docs.rs`, or `*.example.org` for subdomains.
     Hosts(Vec<String>),
 }
 
-impl Field for Network {}
+impl Field for NetworkPolicy {}
 
-impl Network {
-    /// Hosts that may be reached without a question; `*` is every one.
-    pub fn hosts(&self) -> Vec<String> {
+impl NetworkPolicy {
+    /// Returns the hosts that need no approval; `*` means every host.
+    pub fn allowed_hosts(&self) -> Vec<String> {
         match self {
-            Network::Off => Vec::new(),
-            Network::On => vec!["*".to_owned()],
-            Network::Hosts(hosts) => hosts.clone(),
+            NetworkPolicy::Off => Vec::new(),
+            NetworkPolicy::On => vec!["*".to_owned()],
+            NetworkPolicy::Hosts(hosts) => hosts.clone(),
         }
     }
 }
 
-impl std::fmt::Display for Network {
+impl std::fmt::Display for NetworkPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Network::Off => f.write_str("off"),
-            Network::On => f.write_str("on, public hosts only"),
-            Network::Hosts(hosts) => f.write_str(&hosts.join(", ")),
+            NetworkPolicy::Off => f.write_str("off"),
+            NetworkPolicy::On => f.write_str("on, public hosts only"),
+            NetworkPolicy::Hosts(hosts) => f.write_str(&hosts.join(", ")),
         }
     }
 }
 
-/// A word or a list, as it stands in a file.
+/// The value in a file: a word or a list.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum NetworkWritten {
@@ -121,26 +121,26 @@ enum NetworkWritten {
     Hosts(Vec<String>),
 }
 
-impl TryFrom<NetworkWritten> for Network {
+impl TryFrom<NetworkWritten> for NetworkPolicy {
     type Error = String;
-    fn try_from(written: NetworkWritten) -> Result<Network, String> {
+    fn try_from(written: NetworkWritten) -> Result<NetworkPolicy, String> {
         match written {
-            NetworkWritten::Word(word) if word == "off" => Ok(Network::Off),
-            NetworkWritten::Word(word) if word == "on" => Ok(Network::On),
+            NetworkWritten::Word(word) if word == "off" => Ok(NetworkPolicy::Off),
+            NetworkWritten::Word(word) if word == "on" => Ok(NetworkPolicy::On),
             NetworkWritten::Word(word) => {
                 Err(format!("`{word}` is not a network: use \"off\", \"on\" or a list of hosts"))
             }
-            NetworkWritten::Hosts(hosts) => Ok(Network::Hosts(hosts)),
+            NetworkWritten::Hosts(hosts) => Ok(NetworkPolicy::Hosts(hosts)),
         }
     }
 }
 
-impl From<Network> for NetworkWritten {
-    fn from(network: Network) -> NetworkWritten {
+impl From<NetworkPolicy> for NetworkWritten {
+    fn from(network: NetworkPolicy) -> NetworkWritten {
         match network {
-            Network::Off => NetworkWritten::Word("off".to_owned()),
-            Network::On => NetworkWritten::Word("on".to_owned()),
-            Network::Hosts(hosts) => NetworkWritten::Hosts(hosts),
+            NetworkPolicy::Off => NetworkWritten::Word("off".to_owned()),
+            NetworkPolicy::On => NetworkWritten::Word("on".to_owned()),
+            NetworkPolicy::Hosts(hosts) => NetworkWritten::Hosts(hosts),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Form for NetworkForm {
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        typed::<Network>(value).map_err(|_| None)
+        typed::<NetworkPolicy>(value).map_err(|_| None)
     }
 }
 
@@ -166,11 +166,11 @@ impl Form for NetworkForm {
 pub(crate) struct VariableName;
 
 impl VariableName {
-    fn check(name: &str) -> Result<(), Refused> {
+    fn validate_name(name: &str) -> Result<(), Refused> {
         if name.is_empty() || name.contains(['=', '\0']) {
             let name = name.escape_debug();
             return Err(Some(format!(
-                "`{name}` is no name of a variable: it is not empty and has no `=` and no NUL"
+                "`{name}` is not a variable name: it must not be empty or contain `=` or NUL"
             )));
         }
         Ok(())
@@ -187,15 +187,15 @@ impl Form for VariableName {
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        VariableName::check(value.as_str().ok_or(None)?)?;
+        VariableName::validate_name(value.as_str().ok_or(None)?)?;
         Ok(value.clone())
     }
 }
 
-/// Variables with their values.
+/// Variables with values.
 pub(crate) struct Variables;
 
-/// What a variable holds; it may be empty.
+/// The value of a variable; it may be empty.
 pub(crate) struct VariableValue;
 
 impl Form for VariableValue {
@@ -210,7 +210,7 @@ impl Form for VariableValue {
     fn read(value: &Value) -> Result<Value, Refused> {
         match value.as_str() {
             Some(text) if !text.contains('\0') => Ok(value.clone()),
-            Some(_) => Err(Some("it holds a NUL, which no variable can".to_owned())),
+            Some(_) => Err(Some("it contains a NUL".to_owned())),
             None => Err(None),
         }
     }
@@ -222,14 +222,14 @@ impl Form for Variables {
     }
 
     fn schema() -> Value {
-        let mut schema = Map::<VariableValue>::schema();
+        let mut schema = MapForm::<VariableValue>::schema();
         schema["propertyNames"] = VariableName::schema();
         schema
     }
 
     fn read(value: &Value) -> Result<Value, Refused> {
-        let read = Map::<VariableValue>::read(value)?;
-        read.as_object().into_iter().flatten().try_for_each(|(name, _)| VariableName::check(name))?;
+        let read = MapForm::<VariableValue>::read(value)?;
+        read.as_object().into_iter().flatten().try_for_each(|(name, _)| VariableName::validate_name(name))?;
         Ok(read)
     }
 }

@@ -1,17 +1,17 @@
-//! The JSON Schema of `config.toml`, made from the table of keys.
+//! The JSON Schema of `config.toml`, generated from the table of keys.
 
 use serde_json::{Map, Value, json};
 
-use crate::names;
-use crate::resolve::default_of;
+use crate::key_names;
+use crate::resolve::default_value;
 
-/// What a `config.toml` may hold.
-pub fn schema() -> Value {
-    let mut root = section();
-    for key in names::keys() {
+/// Returns the schema.
+pub fn config_schema() -> Value {
+    let mut root = empty_section();
+    for key in key_names::all_keys() {
         let mut schema = (key.schema)();
-        schema["description"] = key.sentence().into();
-        if let Some(default) = default_of(key) {
+        schema["description"] = key.doc_sentence().into();
+        if let Some(default) = default_value(key) {
             schema["default"] = default;
         }
         let mut here = &mut root;
@@ -21,7 +21,7 @@ pub fn schema() -> Value {
                 .as_object_mut()
                 .expect("a section has properties")
                 .entry(table)
-                .or_insert_with(section);
+                .or_insert_with(empty_section);
         }
         here["properties"][name] = schema;
     }
@@ -34,6 +34,6 @@ pub fn schema() -> Value {
     Value::Object(whole)
 }
 
-fn section() -> Value {
+fn empty_section() -> Value {
     json!({ "type": "object", "properties": Map::new(), "additionalProperties": false })
 }

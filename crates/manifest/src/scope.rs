@@ -1,27 +1,27 @@
-//! `scope`: which paths a pod may read and write.
+//! `scope`: the paths that a pod may read and write.
 //!
-//! Here: the keys. Elsewhere: what rules come to (`policy::scope`), what a path really is (`sources`, `registry`), the scope
-//! that a session has in the end (`cli::create`; a child's is its loan).
+//! Elsewhere: evaluation of the rules (`policy::scope`), canonical paths (`sources`, `registry`), the
+//! effective scope of a session (`cli::create`; for a child its loan).
 
 use minke_record::{Permission, ScopeRule};
 use serde_json::{Value, json};
 
-use crate::form::{Field, Form, List, Refused, Text, typed};
+use crate::form::{Field, Form, ListForm, Refused, TextForm, typed};
 use crate::key::section;
 
 section! {
-    /// Which paths a pod may read and write.
+    /// The paths that a pod may read and write.
     ScopeSection at "scope" {
-        /// What may be read or written; without any rule the workspace may be written.
-        allow: Vec<ScopeRule> = Vec::new(), List<ScopeForm>, Concatenate, Nothing, true;
-        /// What may not: a denied `read` leaves nothing, a denied `write` leaves reading.
-        deny: Vec<ScopeRule> = Vec::new(), List<ScopeForm>, Concatenate, Add, true;
+        /// Readable or writable paths; without a rule the workspace is writable.
+        allow: Vec<ScopeRule> = Vec::new(), ListForm<ScopeForm>, Concatenate, Nothing, true;
+        /// Denied paths: a denied `read` removes all access, a denied `write` leaves read access.
+        deny: Vec<ScopeRule> = Vec::new(), ListForm<ScopeForm>, Concatenate, Add, true;
     }
     besides {}
 }
 
 impl ScopeSection {
-    /// Whether nothing is said.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty()
     }
@@ -49,7 +49,7 @@ impl Form for ScopeForm {
         json!({
             "type": "object",
             "properties": {
-                "target": Text::schema(),
+                "target": TextForm::schema(),
                 "permission": { "enum": ["read", "write"] },
                 "recursive": { "type": "boolean", "default": true },
             },
@@ -64,13 +64,13 @@ impl Form for ScopeForm {
             let keys = ScopeForm::KEYS.join(", ");
             return Err(Some(format!("it has `{}`: a rule has {keys}", other.escape_debug())));
         }
-        Text::read(members.get("target").unwrap_or(&Value::Null))?;
+        TextForm::read(members.get("target").unwrap_or(&Value::Null))?;
         let read = typed::<ScopeRule>(value)?;
         let rule: ScopeRule = serde_json::from_value(read.clone()).map_err(|e| Some(e.to_string()))?;
         match rule.permission {
             Permission::Read | Permission::Write => Ok(read),
             Permission::Other(word) => {
-                Err(Some(format!("its permission is `{word}`: there are `read` and `write`")))
+                Err(Some(format!("its permission is `{word}`: expected `read` or `write`")))
             }
         }
     }

@@ -1,21 +1,21 @@
-//! `skills`: where skills lie, beside the usual places.
+//! `skills`: additional directories with skills.
 //!
-//! Here: the key. Elsewhere: the usual places and what a skill is (`references`), what a relative path means (`sources`).
+//! Elsewhere: the default directories and skills (`references`), relative paths (`sources`).
 
-use crate::form::{List, Place};
+use crate::form::{ListForm, PathForm};
 use crate::key::section;
 
 section! {
-    /// Where skills lie.
+    /// Directories with skills.
     SkillsSection at "skills" {
-        /// Directories that hold skills, beside the usual ones; those of a workspace's file lie inside the workspace.
-        directories: Vec<String> = Vec::new(), List<Place>, Concatenate, Set, true;
+        /// Additional directories with skills; those of a workspace's file must be inside the workspace.
+        directories: Vec<String> = Vec::new(), ListForm<PathForm>, Concatenate, Set, true;
     }
     besides {}
 }
 
 impl SkillsSection {
-    /// Whether nothing is said.
+    /// Returns whether no directory is set.
     pub fn is_empty(&self) -> bool {
         self.directories.is_empty()
     }

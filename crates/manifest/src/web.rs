@@ -1,25 +1,25 @@
-//! `web`: tools that reach the web. Without the section there are none.
+//! `web`: tools that access the web. Without the section there are none.
 //!
-//! Here: the keys. Elsewhere: the tools (`tools::web`), who makes them from this (`driver::web`).
+//! Elsewhere: the tools (`tools::web`), their construction (`driver::web`).
 
 use serde::{Deserialize, Serialize};
 
-use crate::form::{Flag, Text, Whole, one_of};
+use crate::form::{FlagForm, TextForm, WholeForm, one_of};
 use crate::key::{Key, keys, section};
 
-/// The longest that one exchange may take, in seconds.
-const TIMEOUT_MOST: u64 = 600;
-const REDIRECTS_MOST: u64 = 20;
-/// It is held in memory, and unpacked once more.
-const RESPONSE_MOST: u64 = 64 << 20;
-/// No result of a tool holds more.
-const OUTPUT_MOST: u64 = 64 << 10;
+/// Maximum time of one exchange in seconds.
+const MAX_TIMEOUT_S: u64 = 600;
+const MAX_REDIRECTS: u64 = 20;
+/// The response is held in memory and decompressed once more.
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
+/// Maximum size of a tool result.
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 
 section! {
-    /// Tools that reach the web. Without the section there are none.
+    /// Tools that access the web. Without the section there are none.
     WebSection at "web" {
-        /// WebFetch and, with a provider, WebSearch. Any key of `web` turns them on, `false` off again.
-        enabled: bool = true, Flag, Override, Off, true;
+        /// WebFetch and, with a provider, WebSearch. Any key of `web` enables them, `false` disables them.
+        enabled: bool = true, FlagForm, Override, Off, true;
     }
     besides {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,53 +31,53 @@ section! {
 section! {
     /// WebFetch.
     WebFetchSection at "web.fetch" {
-        /// Seconds.
-        timeout_s: u64 = 20, Whole<1, TIMEOUT_MOST>, Override, Nothing, true;
-        /// How many redirects are followed; each one is checked anew.
-        redirects: u64 = 5, Whole<0, REDIRECTS_MOST>, Override, Nothing, true;
-        /// The most that is taken of an answer, and of what is in it if it is compressed.
-        max_response_bytes: u64 = 2 << 20, Whole<1, RESPONSE_MOST>, Override, Nothing, true;
-        /// The most that is given to the model.
-        max_output_bytes: u64 = 64 << 10, Whole<1, OUTPUT_MOST>, Override, Nothing, true;
-        /// Whether this machine and its networks are reached: private and link-local addresses, on any port.
-        allow_private: bool = false, Flag, Override, Nothing, true;
+        /// Timeout in seconds.
+        timeout_s: u64 = 20, WholeForm<1, MAX_TIMEOUT_S>, Override, Nothing, true;
+        /// Maximum number of redirects; each one is checked again.
+        redirects: u64 = 5, WholeForm<0, MAX_REDIRECTS>, Override, Nothing, true;
+        /// Maximum size of a response, before and after decompression.
+        max_response_bytes: u64 = 2 << 20, WholeForm<1, MAX_RESPONSE_BYTES>, Override, Nothing, true;
+        /// Maximum size of the result for the model.
+        max_output_bytes: u64 = 64 << 10, WholeForm<1, MAX_OUTPUT_BYTES>, Override, Nothing, true;
+        /// Whether private and link-local addresses can be reached, on any port.
+        allow_private: bool = false, FlagForm, Override, Nothing, true;
     }
     besides {}
 }
 
-/// Who searches; without it WebSearch is not offered.
+/// The search provider; without it WebSearch is not offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WebSearchWritten")]
 pub struct WebSearchSection {
     pub provider: String,
-    /// Where the provider is asked, if it is not its usual place.
+    /// The URL of the provider, if it differs from the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The variable that holds the key, if it is not the provider's usual one; never a key.
+    /// The variable with the API key, if it differs from the provider's default; never a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     pub timeout_s: u64,
 }
 
 impl WebSearchSection {
-    pub(crate) const TIMEOUT: u64 = 15;
+    pub(crate) const DEFAULT_TIMEOUT_S: u64 = 15;
 
     pub(crate) const KEYS: &'static [Key] = keys!("web.search" {
-        /// Who searches: `brave`, or `searxng` with its `base_url`. Without it there is no WebSearch.
+        /// The search provider: `brave`, or `searxng` with its `base_url`. Without it there is no WebSearch.
         provider: SearchWord, Override, Nothing, true;
-        /// Where it is asked, if not at its usual place.
-        base_url: Text, Override, Nothing, true;
-        /// The variable that holds its key, if it is not the provider's usual one.
-        api_key_env: Text, Override, Nothing, true;
-        /// Seconds.
-        timeout_s: Whole<1, TIMEOUT_MOST>, Override, Nothing, true;
+        /// The URL of the provider, if it differs from the default.
+        base_url: TextForm, Override, Nothing, true;
+        /// The variable with the API key, if it differs from the provider's default.
+        api_key_env: TextForm, Override, Nothing, true;
+        /// Timeout in seconds.
+        timeout_s: WholeForm<1, MAX_TIMEOUT_S>, Override, Nothing, true;
     });
 
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn validate(&self) -> Result<(), String> {
         match (self.provider.as_str(), &self.base_url) {
             ("searxng", None) => {
-                Err("web.search.provider is `searxng`, which is somewhere else for everybody: web.search.base_url \
-                     says where"
+                Err("web.search.provider is `searxng`, which needs the URL of an instance: \
+                     set web.search.base_url"
                     .to_owned())
             }
             _ => Ok(()),
@@ -87,7 +87,7 @@ impl WebSearchSection {
 
 one_of!(SearchWord reads String: "brave", "searxng");
 
-/// As it stands in a file.
+/// The value in a file.
 #[derive(Deserialize)]
 struct WebSearchWritten {
     provider: Option<String>,
@@ -101,8 +101,8 @@ impl TryFrom<WebSearchWritten> for WebSearchSection {
     fn try_from(written: WebSearchWritten) -> Result<WebSearchSection, &'static str> {
         let WebSearchWritten { provider, base_url, api_key_env, timeout_s } = written;
         let provider =
-            provider.ok_or("nobody is named to search: web.search.provider is `brave` or `searxng`")?;
-        let timeout_s = timeout_s.unwrap_or(WebSearchSection::TIMEOUT);
+            provider.ok_or("no search provider is set: web.search.provider is `brave` or `searxng`")?;
+        let timeout_s = timeout_s.unwrap_or(WebSearchSection::DEFAULT_TIMEOUT_S);
         Ok(WebSearchSection { provider, base_url, api_key_env, timeout_s })
     }
 }

@@ -1,41 +1,42 @@
-//! `worker`: how the agent works.
+//! `worker`: the behavior of the agent.
 
 use std::collections::BTreeMap;
 
 use minke_record::Reasoning;
 
-use crate::form::{Amount, List, Map, Some1, Text, Thinking, Whole};
+use crate::form::{AmountForm, ListForm, MapForm, PositiveCount, ReasoningForm, TextForm, WholeForm};
 use crate::key::section;
 
-/// No tool puts more into the context.
-const OUTPUT_MOST: u64 = 64 << 10;
-/// What all references of one input may hold together.
-const UPLOAD_MOST: u64 = 4 << 20;
-/// The asset that holds the usual words.
-pub const INSTRUCTION: &str = "$minke/default";
+/// Maximum size of a tool result in the context.
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
+/// Maximum total size of the references of one input.
+const MAX_UPLOAD_BYTES: u64 = 4 << 20;
+/// The asset with the default instruction.
+pub const DEFAULT_INSTRUCTION: &str = "$minke/default";
 
 section! {
-    /// How the agent works.
+    /// The behavior of the agent.
     WorkerSection at "worker" {
-        /// Requests of one run.
-        max_turns: u64 = 2_000, Some1, Override, Nothing, true;
-        /// Output of one request in tokens; the model's maximum if absent.
-        max_tokens: Option<u64> = None, Some1, Override, Nothing, true;
-        /// How much the model thinks: an effort in a word or a number of tokens; the provider's own measure if absent.
-        reasoning: Option<Reasoning> = None, Thinking, Override, Nothing, true;
-        /// The language in which the agent speaks; the person's own if absent.
-        language: Option<String> = None, Text, Override, Set, true;
-        /// How freely words are picked; the provider's own measure if absent.
-        temperature: Option<f64> = None, Amount<false>, Override, Nothing, true;
-        /// Words are picked from the likeliest that make up this share; the provider's own if absent.
-        top_p: Option<f64> = None, Amount<true>, Override, Nothing, true;
-        /// Words are picked from so many of the likeliest; the provider's own if absent.
-        top_k: Option<u64> = None, Some1, Override, Nothing, true;
+        /// Maximum number of requests of one run.
+        max_turns: u64 = 2_000, PositiveCount, Override, Nothing, true;
+        /// Maximum output of one request in tokens; the model's maximum if absent.
+        max_tokens: Option<u64> = None, PositiveCount, Override, Nothing, true;
+        /// The reasoning effort of the model, as a word or a number of tokens; the provider's default if
+        /// absent.
+        reasoning: Option<Reasoning> = None, ReasoningForm, Override, Nothing, true;
+        /// The language of the agent; the user's language if absent.
+        language: Option<String> = None, TextForm, Override, Set, true;
+        /// The sampling temperature; the provider's default if absent.
+        temperature: Option<f64> = None, AmountForm<false>, Override, Nothing, true;
+        /// Sample from the likeliest tokens with this total probability; the provider's default if absent.
+        top_p: Option<f64> = None, AmountForm<true>, Override, Nothing, true;
+        /// Sample from this number of the likeliest tokens; the provider's default if absent.
+        top_k: Option<u64> = None, PositiveCount, Override, Nothing, true;
         /// Texts at which the model stops.
-        stop_sequences: Vec<String> = Vec::new(), List<Text>, Override, Nothing, true;
-        /// How the agent is to work: a prompt asset (`$minke/…`, `$user/…`, `$workspace/…`), or words that do not begin
+        stop_sequences: Vec<String> = Vec::new(), ListForm<TextForm>, Override, Nothing, true;
+        /// The instruction for the agent: a prompt asset (`$minke/…`, `$user/…`, `$workspace/…`), or text that does not begin
         /// with `$`.
-        instruction: String = INSTRUCTION.to_owned(), Text, Override, Nothing, true;
+        instruction: String = DEFAULT_INSTRUCTION.to_owned(), TextForm, Override, Nothing, true;
     }
     besides {
         tool_output: ToolOutputSection;
@@ -44,18 +45,18 @@ section! {
 }
 
 section! {
-    /// What the model is given of a tool's result; the rest is kept as a file that it can read.
+    /// The part of a tool result that the model gets; the rest is stored as a readable file.
     ToolOutputSection at "worker.tool_output" {
-        /// Bytes of one result that stand in the context.
-        default_max_bytes: u64 = OUTPUT_MOST, Whole<1, OUTPUT_MOST>, Override, Nothing, true;
-        /// The same for single tools, by their names.
-        per_tool: BTreeMap<String, u64> = BTreeMap::new(), Map<Whole<1, OUTPUT_MOST>>, PerKey, Nothing, true;
+        /// Maximum size of one result in the context.
+        default_max_bytes: u64 = MAX_OUTPUT_BYTES, WholeForm<1, MAX_OUTPUT_BYTES>, Override, Nothing, true;
+        /// The same for single tools, by name.
+        per_tool: BTreeMap<String, u64> = BTreeMap::new(), MapForm<WholeForm<1, MAX_OUTPUT_BYTES>>, PerKey, Nothing, true;
     }
     besides {}
 }
 
 impl ToolOutputSection {
-    /// What a tool may put into the context.
+    /// Returns the size limit for a tool.
     pub fn max_bytes(&self, tool: &str) -> u64 {
         self.per_tool.get(tool).copied().unwrap_or(self.default_max_bytes)
     }
@@ -64,8 +65,8 @@ impl ToolOutputSection {
 section! {
     /// Files that an input refers to.
     FileUploadSection at "worker.file_upload" {
-        /// Bytes of one `@path` that the model is given.
-        max_bytes: u64 = 256 << 10, Whole<1, UPLOAD_MOST>, Override, Nothing, true;
+        /// Maximum size of one `@path` for the model.
+        max_bytes: u64 = 256 << 10, WholeForm<1, MAX_UPLOAD_BYTES>, Override, Nothing, true;
     }
     besides {}
 }

@@ -1,9 +1,10 @@
-//! Model: what we say to a model and what it says back.
+//! Model: the request to a model and the stream of its reply.
 //!
-//! Here: the prompt, the one stream contract that every provider keeps, the `Model` trait, and half arguments made
-//! fit to show (`partial`). Elsewhere: providers (`llm`), what goes into a prompt (`context`).
+//! Here: the prompt, the stream contract that every provider follows, the `Model` trait, and the completion
+//! of partial arguments for display (`partial_json`). Elsewhere: providers (`llm`), the content of a prompt
+//! (`context`).
 
-mod partial;
+mod partial_json;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +12,15 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use minke_record::{Blob, BlobRef, Content, Item, Purpose, Route, Text, ToolSpec};
 pub use minke_record::{Effort, Reasoning};
-pub use partial::close_json;
+pub use partial_json::close_json;
 use serde::{Deserialize, Serialize};
 
-/// A larger image is not sent; no provider takes one.
-pub const IMAGE_BYTES: usize = 20 * 1024 * 1024;
-/// Images of one request.
-pub const IMAGES: usize = 40;
+/// A larger image is not sent. No provider accepts one.
+pub const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
+/// The most images in one request.
+pub const MAX_IMAGES: usize = 40;
 
-/// How a model picks its words; what is absent is the provider's own.
+/// Sampling parameters of a model. An absent value means the default of the provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Sampling {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,12 +29,12 @@ pub struct Sampling {
     pub top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
-    /// Texts at which it stops.
+    /// Texts at which the model stops.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
 }
 
-/// One request, complete: made from the log alone.
+/// One complete request, built from the log alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prompt {
     pub route: Route,
@@ -43,22 +44,22 @@ pub struct Prompt {
     pub tools: Arc<Vec<ToolSpec>>,
     pub items: Vec<Arc<Item>>,
     pub max_tokens: Option<u64>,
-    /// How much the model is to think, if anybody said.
+    /// How much the model should think, if configured.
     pub reasoning: Option<Reasoning>,
     pub sampling: Sampling,
-    /// The same for all requests of a session: providers that route by it find their cache again.
+    /// The same for all requests of a session. Some providers use it to route requests to a warm cache.
     pub cache_key: Option<String>,
-    /// The bytes of the images that `image_blobs` names and that are not too large. Filled in by whoever has the
-    /// blobs, like the texts.
+    /// The bytes of the images in `image_blobs` that are not too large. The owner of the blobs fills them in,
+    /// like the texts.
     pub images: BTreeMap<String, Arc<[u8]>>,
-    /// How many requests of this purpose have ended (`llm_end`) in the session before this one. The scripted model
-    /// finds its turn by it, so that a killed pod goes on at the right one; no provider is told. Absent outside a
-    /// session: the replies in `items` are counted instead.
-    pub ended: Option<u64>,
+    /// Number of requests of this purpose that ended (`llm_end`) earlier in the session. The scripted model
+    /// uses it to find its turn, so a restarted pod continues at the right one. Not sent to providers. Absent
+    /// outside a session: then the replies in `items` are counted.
+    pub ended_requests: Option<u64>,
 }
 
 impl Prompt {
-    /// A turn with these items and nothing else: no system prompt, no tools, the model's own limits.
+    /// Creates a turn from `items` alone: no system prompt, no tools, default limits.
     pub fn new(route: Route, items: Vec<Arc<Item>>) -> Prompt {
         Prompt {
             route,
@@ -71,27 +72,28 @@ impl Prompt {
             sampling: Sampling::default(),
             cache_key: None,
             images: BTreeMap::new(),
-            ended: None,
+            ended_requests: None,
         }
     }
 
-    /// The blobs of the images that are sent: the newest ones of those that the items name.
+    /// The blobs of the images that are sent: the newest ones that the items reference.
     pub fn image_blobs(&self) -> impl Iterator<Item = &str> {
-        self.named_images().skip(self.old_images())
+        self.referenced_images().skip(self.omitted_image_count())
     }
 
-    /// How many of the images that the items name are too old to be sent. When there are too many, half of them are
-    /// left out at once: the beginning of a request, by which a provider knows it again, stays the same meanwhile.
-    pub fn old_images(&self) -> usize {
-        const STEP: usize = IMAGES - IMAGES / 2 + 1;
-        match self.named_images().count().checked_sub(IMAGES + 1) {
+    /// Returns how many referenced images are too old to be sent. When there are too many, half of them are
+    /// dropped at once, so that the start of the request, and with it the cache of the provider, stays the
+    /// same for several turns.
+    pub fn omitted_image_count(&self) -> usize {
+        const DROP_STEP: usize = MAX_IMAGES - MAX_IMAGES / 2 + 1;
+        match self.referenced_images().count().checked_sub(MAX_IMAGES + 1) {
             None => 0,
-            Some(more) => (more / STEP + 1) * STEP,
+            Some(more) => (more / DROP_STEP + 1) * DROP_STEP,
         }
     }
 
-    /// Images of messages, and images that calls showed.
-    fn named_images(&self) -> impl Iterator<Item = &str> {
+    /// The images of messages and of call results.
+    fn referenced_images(&self) -> impl Iterator<Item = &str> {
         self.items.iter().flat_map(|item| {
             let (parts, shown) = match item.as_ref() {
                 Item::Message { content, .. } => (content.as_slice(), &[][..]),
@@ -106,16 +108,19 @@ impl Prompt {
         })
     }
 
-    /// Puts texts that lie in blobs into the prompt, with the content that `fetch` gives.
-    pub fn fetch_texts<E>(&mut self, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
-        fill(&mut self.system, fetch)?;
+    /// Replaces texts stored in blobs by their content, which `fetch` returns.
+    pub fn load_blob_texts<E>(
+        &mut self,
+        fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>,
+    ) -> Result<(), E> {
+        load_blob_text(&mut self.system, fetch)?;
         for item in &mut self.items {
             if !item.is_spilled() {
                 continue;
             }
             let mut failed = None;
-            Arc::make_mut(item).texts_mut(&mut |text| {
-                if let Err(e) = fill(text, fetch) {
+            Arc::make_mut(item).visit_texts_mut(&mut |text| {
+                if let Err(e) = load_blob_text(text, fetch) {
                     failed.get_or_insert(e);
                 }
             });
@@ -127,14 +132,14 @@ impl Prompt {
     }
 }
 
-fn fill<E>(text: &mut Text, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
+fn load_blob_text<E>(text: &mut Text, fetch: &mut dyn FnMut(&BlobRef) -> Result<String, E>) -> Result<(), E> {
     if let Text::Blob(name) = text {
-        *text = Text::Here(fetch(name)?);
+        *text = Text::Inline(fetch(name)?);
     }
     Ok(())
 }
 
-/// What a block of a reply is, known when it begins.
+/// The kind of a block in a reply, known at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockKind {
     Text,
@@ -143,7 +148,7 @@ pub enum BlockKind {
     Refusal,
 }
 
-/// What is known of a block only when it ends.
+/// The parts of a block that are known only at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockEnd {
     pub signature: Option<String>,
@@ -151,15 +156,15 @@ pub struct BlockEnd {
     pub summary: Vec<String>,
 }
 
-/// One piece of a reply. Blocks are keyed by their index; a block that has begun either ends or the stream broke.
-/// A whole reply ends with `Done`.
+/// One event of a reply. Blocks are identified by their index. Every started block ends, unless the stream
+/// breaks. A complete reply ends with `Done`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
     BlockStart {
         index: u32,
         kind: BlockKind,
     },
-    /// Text, thinking, or a piece of a call's arguments: what the block's kind says.
+    /// A piece of text, thinking or call arguments, depending on the kind of the block.
     Delta {
         index: u32,
         text: String,
@@ -168,21 +173,21 @@ pub enum ModelEvent {
         index: u32,
         end: BlockEnd,
     },
-    /// A block of a kind that we do not know: it is not history, a person is told of it.
+    /// A block of an unknown kind. It is not part of the history; the user sees a notice.
     Unknown {
         kind: String,
         text: String,
     },
     Usage(TokenUsage),
-    /// Why the provider refused or filtered the reply, in its own words. Comes before `Done`, at most once.
+    /// Why the provider refused or filtered the reply, in its own words. Sent at most once, before `Done`.
     StopDetail {
         text: String,
     },
-    /// For the recording, not for the mind. May come anywhere, also before a failure.
-    Tape(Tape),
-    /// The recording of this request so far: all its attempts. Comes from whoever keeps recordings, just before the
-    /// end; the newest one counts.
-    Recorded {
+    /// A part of the recording, which the pod's core ignores. May appear anywhere, even before an error.
+    RecordingPart(RecordingPart),
+    /// The recording of this request with all attempts so far. The recorder sends it just before the end; the
+    /// last one counts.
+    Recording {
         blob: Arc<Blob>,
     },
     Done {
@@ -190,20 +195,21 @@ pub enum ModelEvent {
     },
 }
 
-/// A piece of a recording: what came over the wire, without its secrets.
+/// A part of a recording: the wire data without secrets.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Tape {
-    /// A new attempt: how the request was made. One JSON object without line breaks.
-    Head(String),
-    /// Response bytes as they came, decompressed.
+pub enum RecordingPart {
+    /// The start of an attempt and its request parameters: one line of JSON.
+    Header(String),
+    /// Response bytes after decompression.
     Bytes(Vec<u8>),
-    /// The attempt is over. One JSON object without line breaks: the status, and the failure if there was one.
-    Foot(String),
-    /// The bytes hold a secret in pieces; the recording is not to be kept.
-    Spoiled,
+    /// The end of an attempt with its status and error: one line of JSON.
+    Trailer(String),
+    /// The bytes contain a secret in pieces, so the recording must be discarded.
+    ContainsSecret,
 }
 
-/// Tokens of one request; cached ones apart. `cost_usd` is `None` when the price is unknown.
+/// Tokens of one request, with cached tokens counted separately. `cost_usd` is `None` when the price is
+/// unknown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
@@ -214,7 +220,7 @@ pub struct TokenUsage {
     pub cost_usd: Option<f64>,
 }
 
-/// Why the model stopped. Mandatory: a reply without one is broken, not empty.
+/// Why the model stopped. A reply without a stop reason is broken, not empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
     EndTurn,
@@ -227,7 +233,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Whether the model refused to answer, or the provider's filter stopped the reply.
+    /// Returns whether the model refused to answer or a filter of the provider stopped the reply.
     pub fn is_refusal(&self) -> bool {
         match self {
             StopReason::Refusal | StopReason::ContentFilter => true,
@@ -266,51 +272,51 @@ impl From<&str> for StopReason {
     }
 }
 
-/// Why a request did not bring a whole reply.
+/// Why a request did not produce a complete reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    pub kind: FailureKind,
-    /// What happened and what to do, for a person.
+pub struct ModelError {
+    pub kind: ModelErrorKind,
+    /// Description and remedy for the user.
     pub message: String,
     pub status: Option<u16>,
     pub retry_after_ms: Option<u64>,
 }
 
-/// What sort of failure, for those who decide what to do next.
+/// The category of an error, for retry decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureKind {
+pub enum ModelErrorKind {
     /// The stream ended before the reply did.
-    Cut,
-    /// Busy, overloaded, unreachable: the same request may work later.
+    Interrupted,
+    /// Busy, overloaded or unreachable: a retry may succeed.
     Transient,
-    /// The provider refuses this request or this key; asking again changes nothing.
+    /// The provider rejects this request or this key: a retry cannot succeed.
     Permanent,
-    /// The request is longer than the model's window.
-    TooLong,
-    /// The provider does not answer a request with this content.
+    /// The request exceeds the context window of the model.
+    ContextTooLong,
+    /// The provider refuses to answer a request with this content.
     Refused,
 }
 
-impl FailureKind {
-    /// Whether the same request may work if it is made again.
-    pub fn retryable(self) -> bool {
+impl ModelErrorKind {
+    /// Returns whether a retry of the same request may succeed.
+    pub fn is_retryable(self) -> bool {
         match self {
-            FailureKind::Cut | FailureKind::Transient => true,
-            FailureKind::Permanent | FailureKind::TooLong | FailureKind::Refused => false,
+            ModelErrorKind::Interrupted | ModelErrorKind::Transient => true,
+            ModelErrorKind::Permanent | ModelErrorKind::ContextTooLong | ModelErrorKind::Refused => false,
         }
     }
 }
 
-/// How often one request is tried before it ends: the first attempt and five retries.
-pub const ATTEMPTS: u32 = 6;
+/// Attempts of one request: the first one and five retries.
+pub const MAX_ATTEMPTS: u32 = 6;
 
-/// A reply on its way. Dropping it stops the request.
-pub type ModelStream = BoxStream<'static, Result<ModelEvent, Failure>>;
+/// The events of a reply. Dropping the stream cancels the request.
+pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-/// Somebody who answers prompts.
+/// A source of replies to prompts.
 pub trait Model: Send + Sync {
-    /// Starts a request. Failures come through the stream, as its last member.
-    fn ask(&self, prompt: Arc<Prompt>) -> ModelStream;
+    /// Starts a request. An error is the last item of the stream.
+    fn stream_reply(&self, prompt: Arc<Prompt>) -> ModelStream;
 }
 
 #[cfg(test)]
@@ -319,8 +325,8 @@ mod tests {
 
     use super::*;
 
-    /// A session that looks at one image after the other, by turns the user's and a tool's.
-    fn looked(count: usize) -> Prompt {
+    /// A session with many images, alternating between the user and a tool.
+    fn prompt_with_images(count: usize) -> Prompt {
         let item = |i: usize| {
             let (blob, media_type) = (format!("{i}"), "image/png".to_owned());
             Arc::new(if i.is_multiple_of(2) {
@@ -346,16 +352,21 @@ mod tests {
     #[test]
     fn the_newest_images_are_sent_and_old_ones_are_left_out_by_halves() {
         let mut changes = 0;
-        for count in 0..=10 * IMAGES {
-            let prompt = looked(count);
+        for count in 0..=10 * MAX_IMAGES {
+            let prompt = prompt_with_images(count);
             let sent: Vec<&str> = prompt.image_blobs().collect();
-            assert!(sent.len() <= IMAGES && (sent.len() == count || sent.len() >= IMAGES / 2), "{count}");
+            assert!(
+                sent.len() <= MAX_IMAGES && (sent.len() == count || sent.len() >= MAX_IMAGES / 2),
+                "{count}"
+            );
             assert_eq!(
                 sent.last().map(|last| (*last).to_owned()),
                 count.checked_sub(1).map(|i| i.to_string())
             );
-            assert_eq!(sent.len() + prompt.old_images(), count);
-            changes += usize::from(prompt.old_images() != looked(count + 1).old_images());
+            assert_eq!(sent.len() + prompt.omitted_image_count(), count);
+            changes += usize::from(
+                prompt.omitted_image_count() != prompt_with_images(count + 1).omitted_image_count(),
+            );
         }
         assert!(changes <= 20, "{changes}");
     }

@@ -1,21 +1,22 @@
-//! The audit: the invariants of a log that need more than one line to see.
+//! Audit: the invariants of a log that span several entries.
 //!
-//! Here: at most one open run, one end a run, one result a call, a dispatch before a result, an approving answer
-//! before the dispatch of an asked call, growing epochs. Elsewhere: the chain, `seq` and blobs (`session::verify`).
+//! Checked: at most one open run, one end per run, one result per call, a dispatch before a result, an
+//! approving answer before the dispatch of an asked call, increasing epochs. Elsewhere: the chain, `seq` and
+//! blobs (`session::verify`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use minke_record::{AskId, CallId, Entry, Item, Kind, Outcome, RunId};
 
-/// How many problems are kept: a broken log would otherwise fill the memory with its own complaints.
-const PROBLEMS: usize = 1_000;
+/// Maximum number of stored problems, so that a broken log cannot exhaust the memory.
+const MAX_PROBLEMS: usize = 1_000;
 
-/// Reads entries in order and notes what breaks an invariant.
+/// Reads entries in order and collects violated invariants.
 #[derive(Debug, Default)]
 pub struct Audit {
-    open: Option<RunId>,
+    open_run: Option<RunId>,
     runs: BTreeSet<RunId>,
-    calls: BTreeMap<CallId, Seen>,
+    calls: BTreeMap<CallId, CallAudit>,
     asks: BTreeMap<AskId, Option<CallId>>,
     epoch: Option<u64>,
     ts: u64,
@@ -23,11 +24,11 @@ pub struct Audit {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct CallAudit {
     dispatches: u32,
     result: bool,
-    asked: bool,
-    approved: bool,
+    is_asked: bool,
+    is_approved: bool,
 }
 
 impl Audit {
@@ -35,21 +36,21 @@ impl Audit {
         Audit::default()
     }
 
-    fn problem(&mut self, entry: &Entry, what: impl Into<String>) {
-        if self.problems.len() < PROBLEMS {
+    fn report_problem(&mut self, entry: &Entry, what: impl Into<String>) {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(format!("entry {} ({}): {}", entry.seq, entry.kind.name(), what.into()));
         }
     }
 
-    pub fn see(&mut self, entry: &Entry) {
+    pub fn check_entry(&mut self, entry: &Entry) {
         if entry.ts < self.ts {
-            self.problem(entry, "the time goes back");
+            self.report_problem(entry, "the time goes back");
         }
         self.ts = entry.ts;
         match &entry.kind {
             Kind::SessionStart(e) => {
                 if e.from.is_some() {
-                    // A fork begins anew; the calls of its parent come along only to be closed.
+                    // A fork starts a new log. Open calls of its parent are copied only to be closed.
                     let calls = std::mem::take(&mut self.calls);
                     let problems = std::mem::take(&mut self.problems);
                     *self = Audit { calls, problems, ts: entry.ts, ..Audit::default() };
@@ -58,45 +59,48 @@ impl Audit {
             }
             Kind::Opened(e) => {
                 if self.epoch.is_some_and(|epoch| epoch.checked_add(1) != Some(e.epoch)) {
-                    self.problem(entry, format!("epoch {} does not follow {:?}", e.epoch, self.epoch));
+                    self.report_problem(entry, format!("epoch {} does not follow {:?}", e.epoch, self.epoch));
                 }
                 self.epoch = Some(e.epoch);
             }
-            Kind::Invoke(_) => self.run_opens(entry),
-            Kind::RunCompleted(_) | Kind::RunErrored(_) => self.run_ends(entry),
+            Kind::Invoke(_) => self.check_run_start(entry),
+            Kind::RunCompleted(_) | Kind::RunErrored(_) => self.check_run_end(entry),
             Kind::ToolDispatch(e) => {
-                let seen = self.calls.entry(e.call_id.clone()).or_default();
-                seen.dispatches += 1;
-                let (again, settled) = (seen.dispatches > 1, seen.result);
-                let unanswered = seen.asked && !seen.approved;
-                if again {
-                    self.problem(entry, format!("call {} is dispatched twice", e.call_id));
+                let call = self.calls.entry(e.call_id.clone()).or_default();
+                call.dispatches += 1;
+                let (is_repeated, has_result) = (call.dispatches > 1, call.result);
+                let is_unapproved = call.is_asked && !call.is_approved;
+                if is_repeated {
+                    self.report_problem(entry, format!("call {} is dispatched twice", e.call_id));
                 }
-                if settled {
-                    self.problem(entry, format!("call {} is dispatched after its result", e.call_id));
+                if has_result {
+                    self.report_problem(entry, format!("call {} is dispatched after its result", e.call_id));
                 }
-                if unanswered {
-                    self.problem(entry, format!("call {} was asked about and not approved", e.call_id));
+                if is_unapproved {
+                    self.report_problem(
+                        entry,
+                        format!("call {} was dispatched without its approval", e.call_id),
+                    );
                 }
             }
             Kind::ToolResult(e) => {
                 if let Item::ToolResult { call_id, .. } = &e.item {
-                    self.call_ends(entry, call_id, &e.outcome);
+                    self.check_call_result(entry, call_id, &e.outcome);
                 }
             }
             Kind::Ask(e) => {
                 if let Some(call_id) = &e.subject.call_id {
-                    let seen = self.calls.entry(call_id.clone()).or_default();
-                    seen.asked = true;
-                    seen.approved = false;
+                    let call = self.calls.entry(call_id.clone()).or_default();
+                    call.is_asked = true;
+                    call.is_approved = false;
                 }
                 self.asks.insert(e.id, e.subject.call_id.clone());
             }
             Kind::Answer(e) => match self.asks.remove(&e.id) {
-                None => self.problem(entry, format!("question {} is not open", e.id)),
+                None => self.report_problem(entry, format!("question {} is not open", e.id)),
                 Some(call_id) => {
                     if let Some(call_id) = call_id {
-                        self.calls.entry(call_id).or_default().approved = e.decision.approves();
+                        self.calls.entry(call_id).or_default().is_approved = e.decision.is_approval();
                     }
                 }
             },
@@ -104,44 +108,44 @@ impl Audit {
         }
     }
 
-    fn run_opens(&mut self, entry: &Entry) {
+    fn check_run_start(&mut self, entry: &Entry) {
         match entry.run {
-            None => self.problem(entry, "a run opens without an id"),
+            None => self.report_problem(entry, "a run opens without an id"),
             Some(run) => {
-                if let Some(open) = self.open {
-                    self.problem(entry, format!("run {open} is still open"));
+                if let Some(open) = self.open_run {
+                    self.report_problem(entry, format!("run {open} is still open"));
                 }
                 if !self.runs.insert(run) {
-                    self.problem(entry, format!("run {run} opens twice"));
+                    self.report_problem(entry, format!("run {run} opens twice"));
                 }
-                self.open = Some(run);
+                self.open_run = Some(run);
             }
         }
     }
 
-    fn run_ends(&mut self, entry: &Entry) {
-        if self.open.is_none() || self.open != entry.run {
-            self.problem(entry, "it ends a run that is not open");
+    fn check_run_end(&mut self, entry: &Entry) {
+        if self.open_run.is_none() || self.open_run != entry.run {
+            self.report_problem(entry, "it ends a run that is not open");
         }
-        self.open = None;
+        self.open_run = None;
     }
 
-    fn call_ends(&mut self, entry: &Entry, call_id: &CallId, outcome: &Outcome) {
+    fn check_call_result(&mut self, entry: &Entry, call_id: &CallId, outcome: &Outcome) {
         let needs_dispatch =
             matches!(outcome, Outcome::Done | Outcome::Failed | Outcome::TimedOut | Outcome::Lost);
-        let seen = self.calls.entry(call_id.clone()).or_default();
-        let (again, dispatched) = (seen.result, seen.dispatches > 0);
-        seen.result = true;
-        if again {
-            self.problem(entry, format!("call {call_id} has two results"));
+        let call = self.calls.entry(call_id.clone()).or_default();
+        let (is_repeated, dispatched) = (call.result, call.dispatches > 0);
+        call.result = true;
+        if is_repeated {
+            self.report_problem(entry, format!("call {call_id} has two results"));
         }
         if needs_dispatch && !dispatched {
-            self.problem(entry, format!("call {call_id} ended as `{outcome}` without a dispatch"));
+            self.report_problem(entry, format!("call {call_id} ended as `{outcome}` without a dispatch"));
         }
     }
 
-    /// What was found, oldest first; nothing if the log is sound.
-    pub fn finish(self) -> Vec<String> {
+    /// Returns the problems, oldest first; empty if the log is sound.
+    pub fn into_problems(self) -> Vec<String> {
         self.problems
     }
 }

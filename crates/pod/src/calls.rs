@@ -1,78 +1,88 @@
-//! Calls: from "the model would like to" until "it is settled".
+//! Calls: from the model's request to the result.
 //!
-//! Here: the life of one call, and who may move it on. Elsewhere: whether it may run (`gate`), questions about it
-//! (`asks`), clients' own calls (`guests`), running it (the driver).
-//! Invariant: a call runs at most once, unless it is pure or its file shows that it did not happen
+//! Elsewhere: whether a call may run (`gate`), asks (`asks`), calls made by clients (`client_calls`),
+//! execution (the driver).
+//! Invariant: a call runs at most once, unless it is pure or its file shows that it did not run
 //! (`no_call_runs_twice_whenever_the_process_dies`).
 
-use minke_policy::{AT_ONCE, Slot, SlotState, startable};
+pub(crate) mod asks;
+pub(crate) mod client_calls;
+pub(crate) mod commands;
+pub(crate) mod digest;
+pub(crate) mod gate;
+pub(crate) mod hooks;
+pub(crate) mod internal_calls;
+pub(crate) mod scripts;
+pub(crate) mod undo_snapshot;
+
+use minke_policy::{CallSlot, CallSlotState, MAX_RUNNING_CALLS, startable_calls};
 use minke_record::{
-    Action, Actor, AskKind, CallId, CallStage, Class, Durability, Item, Kind, Large, OpenCall, Outcome, Own,
-    Script, Snapshot, SnapshotWhen, Text, ToolDispatch, ToolResult, Verdict, limits,
+    Action, Actor, AskKind, CallId, CallStage, Class, Durability, ExecutedScript, InternalCall, Item, Kind,
+    Large, OpenCall, Outcome, PolicyVerdict, Snapshot, SnapshotWhen, Text, ToolDispatch, ToolResult, limits,
 };
 
-use crate::gate::{Hooked, Next, Rewrite};
-use crate::input::{CallEnd, FileFound, Prepared, Said};
-use crate::pod::{Making, Pod};
-use crate::scripts::{is_approved, is_stale};
+use crate::calls::gate::{GateDecision, HookRewrite, HookedCall};
+use crate::calls::scripts::{is_approved_by_user, needs_recheck};
+use crate::input::{CallEnd, CallOutput, FileCheck, PreparedCall};
+use crate::pod::{Pod, StepBuilder};
 use crate::step::Effect;
 
-/// What a hand is busy with, or what waits for one, in this life.
+/// The progress of a call in this process.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Work {
-    /// A tool says what the call would touch; with arguments that a hook wrote, if there are any.
-    Preparing(Option<Box<Rewrite>>),
-    /// Hooks are asked about it.
-    Hooked(Box<Hooked>),
-    /// Judged and allowed; waits for its turn.
-    Ready(Box<Ready>),
-    /// A person has been asked; the action keeps its place in the order.
+pub(crate) enum CallProgress {
+    /// The tool prepares the call, possibly with arguments that a hook rewrote.
+    Preparing(Option<Box<HookRewrite>>),
+    /// Hooks are checking the call.
+    AskingHooks(Box<HookedCall>),
+    /// Allowed; waits for its turn.
+    Ready(Box<ReadyCall>),
+    /// An ask is open; the action keeps its place in the order.
     Asking(Action),
     Running {
         class: Class,
         action: Action,
     },
-    /// Somebody looks at the file of a verifiable call.
+    /// The driver checks the file of a verifiable call.
     Checking,
-    /// A pure call that the mind carries out itself is read once more, after an interruption.
-    Again,
+    /// A pure internal call of an earlier process is prepared again.
+    PreparingAgain,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ready {
-    pub(crate) prepared: Prepared,
-    pub(crate) verdict: Verdict,
+pub(crate) struct ReadyCall {
+    pub(crate) prepared: PreparedCall,
+    pub(crate) verdict: PolicyVerdict,
     /// The final arguments, if a hook rewrote them.
-    pub(crate) rewritten: Option<Text>,
-    /// Something else had its turn since it was judged.
-    pub(crate) waited: bool,
+    pub(crate) rewritten_arguments: Option<Text>,
+    /// Another call was started since this one was judged.
+    pub(crate) has_waited: bool,
 }
 
-/// How a call is settled, in words for the model.
-pub(crate) struct Settled {
+/// The result of a call.
+pub(crate) struct CallResult {
     pub(crate) outcome: Outcome,
-    pub(crate) said: Said,
-    pub(crate) verdict: Option<Verdict>,
-    /// Notes that the result tells, and that are not shown again.
-    pub(crate) notes: Vec<u64>,
+    pub(crate) output: CallOutput,
+    pub(crate) verdict: Option<PolicyVerdict>,
+    /// Inbox notes that this result already shows to the model.
+    pub(crate) shown_notes: Vec<u64>,
 }
 
-impl Settled {
-    pub(crate) fn error(outcome: Outcome, message: impl Into<String>) -> Settled {
+impl CallResult {
+    pub(crate) fn error(outcome: Outcome, message: impl Into<String>) -> CallResult {
         let message = message.into();
-        // What the summary says whole need not be said again.
-        let content = (first_line(&message) != message).then(|| message.clone());
-        Settled::with(outcome, Said { summary: message, content, ..Said::default() })
+        // A one-line message is fully contained in the summary.
+        let content = (summary_line(&message) != message).then(|| message.clone());
+        CallResult::with_output(outcome, CallOutput { summary: message, content, ..CallOutput::default() })
     }
 
-    pub(crate) fn with(outcome: Outcome, said: Said) -> Settled {
-        Settled { outcome, said, verdict: None, notes: Vec::new() }
+    pub(crate) fn with_output(outcome: Outcome, output: CallOutput) -> CallResult {
+        CallResult { outcome, output, verdict: None, shown_notes: Vec::new() }
     }
 }
 
 impl Pod {
-    /// Calls of the model that have no result yet.
-    pub(crate) fn has_calls(&self) -> bool {
+    /// Returns whether a call of the model has no result yet.
+    pub(crate) fn has_model_calls(&self) -> bool {
         self.state.facts.calls.iter().any(|call| call.by.is_none())
     }
 
@@ -80,15 +90,15 @@ impl Pod {
         self.state.facts.calls.iter().filter(|call| call.by.is_none()).cloned().collect()
     }
 
-    /// Moves every call on that nobody is busy with.
-    pub(crate) fn work_on_calls(&mut self, m: &mut Making) {
+    /// Prepares every call that is not in progress and starts the ready ones.
+    pub(crate) fn advance_calls(&mut self, step: &mut StepBuilder) {
         for call in self.model_calls() {
-            let idle = !self.life.work.contains_key(&call.call_id);
+            let idle = !self.volatile.call_progress.contains_key(&call.call_id);
             match call.stage {
                 CallStage::Wished | CallStage::Answered { .. } if idle => {
-                    self.life.work.insert(call.call_id.clone(), Work::Preparing(None));
+                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
                     let (tool, arguments) = (call.tool, call.arguments);
-                    m.effect(Effect::Prepare { call_id: call.call_id, tool, arguments });
+                    step.add_effect(Effect::Prepare { call_id: call.call_id, tool, arguments });
                 }
                 CallStage::Wished
                 | CallStage::Answered { .. }
@@ -96,126 +106,150 @@ impl Pod {
                 | CallStage::Dispatched(_) => {}
             }
         }
-        self.dispatch_ready(m);
+        self.dispatch_ready_calls(step);
     }
 
-    /// A call came back from its tool: it can be made, or it is badly formed.
-    pub(crate) fn prepared(&mut self, m: &mut Making, id: &CallId, prepared: Result<Prepared, String>) {
-        if self.is_guest(id) {
-            return self.guest_prepared(m, id, prepared);
+    /// Handles the prepared call, or the reason why it is invalid.
+    pub(crate) fn handle_prepared(
+        &mut self,
+        m: &mut StepBuilder,
+        id: &CallId,
+        prepared: Result<PreparedCall, String>,
+    ) {
+        if self.is_client_call(id) {
+            return self.client_call_prepared(m, id, prepared);
         }
-        if self.life.work.get(id) == Some(&Work::Again) {
-            return self.prepared_again(m, id, prepared);
+        if self.volatile.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
+            return self.handle_prepared_again(m, id, prepared);
         }
-        let Some(Work::Preparing(rewrite)) = self.life.work.get(id).cloned() else {
-            return; // dropped by a pause, a cancel or a stop
+        let Some(CallProgress::Preparing(rewrite)) = self.volatile.call_progress.get(id).cloned() else {
+            return; // dropped by a pause, cancel or stop
         };
-        let Some(call) = self.state.call(id).cloned() else { return };
-        let next = self.judged(m, &call, rewrite, prepared);
-        self.move_call(m, &call, next);
+        let Some(call) = self.state.open_call(id).cloned() else { return };
+        let decision = self.evaluate_prepared(m, &call, rewrite, prepared);
+        self.apply_gate_decision(m, &call, decision);
     }
 
-    /// A pure call of an earlier life that the mind carries out itself: it goes on.
-    fn prepared_again(&mut self, m: &mut Making, id: &CallId, prepared: Result<Prepared, String>) {
-        let Some(call) = self.state.call(id).cloned() else { return };
-        match prepared.map(|prepared| prepared.own) {
-            Ok(Some(own)) => self.carry_out_own(m, &call, own),
-            Ok(None) => self.settle_call(m, id, lost()),
-            Err(message) => self.settle_call(m, id, Settled::error(Outcome::Invalid, message)),
+    /// Continues a pure internal call of an earlier process.
+    fn handle_prepared_again(
+        &mut self,
+        step: &mut StepBuilder,
+        id: &CallId,
+        prepared: Result<PreparedCall, String>,
+    ) {
+        let Some(call) = self.state.open_call(id).cloned() else { return };
+        match prepared.map(|prepared| prepared.internal_call) {
+            Ok(Some(own)) => self.run_internal_call(step, &call, own),
+            Ok(None) => self.settle_call(step, id, lost_result()),
+            Err(message) => self.settle_call(step, id, CallResult::error(Outcome::Invalid, message)),
         }
-        if self.state.call(id).is_none() {
-            self.after_settling(m);
+        if self.state.open_call(id).is_none() {
+            self.continue_after_call(step);
         }
     }
 
-    /// Puts a call of the model where the gate sends it.
-    pub(crate) fn move_call(&mut self, m: &mut Making, call: &OpenCall, next: Next) {
+    /// Applies the gate's decision to a call of the model.
+    pub(crate) fn apply_gate_decision(
+        &mut self,
+        m: &mut StepBuilder,
+        call: &OpenCall,
+        decision: GateDecision,
+    ) {
         let id = &call.call_id;
-        match next {
-            Next::Wait(work) => {
-                self.life.work.insert(id.clone(), work);
+        match decision {
+            GateDecision::Wait(progress) => {
+                self.volatile.call_progress.insert(id.clone(), progress);
             }
-            Next::Run(ready) => {
-                self.life.work.insert(id.clone(), Work::Ready(Box::new(ready)));
-                self.dispatch_ready(m);
+            GateDecision::Run(ready) => {
+                self.volatile.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
+                self.dispatch_ready_calls(m);
             }
-            Next::Ask { ready, digest } => {
-                match &ready.prepared.own {
-                    Some(Own::AskUser { question, options }) => {
-                        let subject = self.question(call, &ready, digest, question);
-                        self.put_question(m, AskKind::Question, subject, options.clone());
+            GateDecision::Ask { ready, digest } => {
+                match &ready.prepared.internal_call {
+                    Some(InternalCall::AskUser { question, options }) => {
+                        let subject = self.question_subject(call, &ready, digest, question);
+                        self.open_ask(m, AskKind::Question, subject, options.clone());
                     }
                     _ => {
-                        self.note_ask(m, call, &ready, digest);
+                        self.ask_for_approval(m, call, &ready, digest);
                     }
                 }
-                self.life.work.insert(id.clone(), Work::Asking(ready.prepared.action));
-                self.dispatch_ready(m);
+                self.volatile.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
+                self.dispatch_ready_calls(m);
             }
-            Next::Over(settled) => {
-                self.settle_call(m, id, settled);
-                self.go_on(m);
+            GateDecision::Settle(result) => {
+                self.settle_call(m, id, result);
+                self.continue_run(m);
             }
         }
     }
 
-    /// Starts what may start, and goes on if something was over at once.
-    pub(crate) fn dispatch_ready(&mut self, m: &mut Making) {
-        let mut settled = false;
-        for (call, ready) in self.startable() {
-            if ready.prepared.action.command.is_some() && self.waits_for_capture(m) {
+    /// Starts calls that may start, and continues the run if one finished immediately.
+    pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder) {
+        let mut result = false;
+        for (call, ready) in self.startable_calls() {
+            if ready.prepared.action.command.is_some() && self.start_capture_if_needed(step) {
                 continue;
             }
-            if is_stale(&ready) {
-                // What ran meanwhile may have changed its scripts: it is judged anew, with its answer.
-                self.life.work.insert(call.call_id.clone(), Work::Preparing(None));
+            if needs_recheck(&ready) {
+                // An earlier call may have changed its scripts, so it is judged again.
+                self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
                 let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
-                m.effect(Effect::Prepare { call_id, tool, arguments });
+                step.add_effect(Effect::Prepare { call_id, tool, arguments });
                 continue;
             }
-            settled |= ready.prepared.own.is_some();
-            self.dispatch(m, &call, ready);
+            result |= ready.prepared.internal_call.is_some();
+            self.dispatch_call(step, &call, ready);
         }
-        for work in self.life.work.values_mut() {
-            if let Work::Ready(ready) = work {
-                ready.waited = true;
+        for progress in self.volatile.call_progress.values_mut() {
+            if let CallProgress::Ready(ready) = progress {
+                ready.has_waited = true;
             }
         }
-        if settled {
-            self.go_on(m);
+        if result {
+            self.continue_run(step);
         }
     }
 
-    /// What may start now: in order, up to the limit, and never beside or before a call that it conflicts with.
-    fn startable(&self) -> Vec<(OpenCall, Ready)> {
-        let mut calls: Vec<(OpenCall, Work)> = Vec::new();
+    /// Returns the calls that may start now: in order, up to the limit, and none before or next to a call
+    /// that it conflicts with.
+    fn startable_calls(&self) -> Vec<(OpenCall, ReadyCall)> {
+        let mut calls: Vec<(OpenCall, CallProgress)> = Vec::new();
         for call in self.model_calls() {
-            match self.life.work.get(&call.call_id) {
-                // What an unprepared call would touch is not known, so nothing behind it may start yet.
-                Some(Work::Preparing(_) | Work::Hooked(_) | Work::Checking | Work::Again) => break,
-                Some(work) => calls.push((call, work.clone())),
-                // Asked about in an earlier life, or before a pause: it keeps its place.
+            match self.volatile.call_progress.get(&call.call_id) {
+                // The paths of an unprepared call are unknown, so no later call may start.
+                Some(
+                    CallProgress::Preparing(_)
+                    | CallProgress::AskingHooks(_)
+                    | CallProgress::Checking
+                    | CallProgress::PreparingAgain,
+                ) => break,
+                Some(progress) => calls.push((call, progress.clone())),
+                // Asked in an earlier process or before a pause: it keeps its place.
                 None => {
                     if let Some(action) = self.asked_action(&call) {
-                        calls.push((call, Work::Asking(action)));
+                        calls.push((call, CallProgress::Asking(action)));
                     }
                 }
             }
         }
-        let slots: Vec<Slot<'_>> = calls.iter().filter_map(|(_, work)| slot(work)).collect();
+        let slots: Vec<CallSlot<'_>> =
+            calls.iter().filter_map(|(_, progress)| schedule_slot(progress)).collect();
         debug_assert_eq!(slots.len(), calls.len(), "every call here is prepared");
-        let mut start = startable(&slots, AT_ONCE);
-        // A question holds its own call, and what would change something: looking need not wait for a person.
+        let mut start = startable_calls(&slots, MAX_RUNNING_CALLS);
+        // An ask blocks its own call and later calls with side effects; reads need not wait.
         let unasked: Vec<usize> =
-            (0..slots.len()).filter(|at| slots[*at].state != SlotState::Blocked).collect();
-        let others: Vec<Slot<'_>> = unasked.iter().map(|at| slots[*at]).collect();
-        let looks = startable(&others, AT_ONCE).into_iter().map(|at| unasked[at]);
-        start.extend(looks.filter(|at| !slots[*at].action.side_effects));
+            (0..slots.len()).filter(|at| slots[*at].state != CallSlotState::Blocked).collect();
+        let others: Vec<CallSlot<'_>> = unasked.iter().map(|at| slots[*at]).collect();
+        let read_only = startable_calls(&others, MAX_RUNNING_CALLS).into_iter().map(|at| unasked[at]);
+        start.extend(read_only.filter(|at| !slots[*at].action.side_effects));
         start.sort_unstable();
         start.dedup();
-        let ready = |(at, (call, work)): (usize, (OpenCall, Work))| match work {
-            // What only changes the log meets nobody.
-            Work::Ready(ready) if start.contains(&at) || only_logs(&ready) => Some((call, *ready)),
+        let ready = |(at, (call, progress)): (usize, (OpenCall, CallProgress))| match progress {
+            // Calls that only append log entries never conflict.
+            CallProgress::Ready(ready) if start.contains(&at) || only_appends_log(&ready) => {
+                Some((call, *ready))
+            }
             _ => None,
         };
         calls.into_iter().enumerate().filter_map(ready).collect()
@@ -223,23 +257,23 @@ impl Pod {
 
     fn asked_action(&self, call: &OpenCall) -> Option<Action> {
         match call.stage {
-            CallStage::Asked(ask) => self.state.ask(ask)?.subject.action.clone(),
+            CallStage::Asked(ask) => self.state.open_ask(ask)?.subject.action.clone(),
             CallStage::Wished | CallStage::Answered { .. } | CallStage::Dispatched(_) => None,
         }
     }
 
-    pub(crate) fn dispatch(&mut self, m: &mut Making, call: &OpenCall, ready: Ready) {
-        let Ready { prepared, verdict, rewritten, waited: _ } = ready;
-        let Prepared { class, mut action, preview, own, before, problem: _ } = prepared;
-        action.scripts = action.scripts.iter().map(Script::without_text).collect();
-        let approved = is_approved(&verdict);
+    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder, call: &OpenCall, ready: ReadyCall) {
+        let ReadyCall { prepared, verdict, rewritten_arguments, has_waited: _ } = ready;
+        let PreparedCall { class, mut action, preview, internal_call, file_before, problem: _ } = prepared;
+        action.scripts = action.scripts.iter().map(ExecutedScript::without_text).collect();
+        let approved = is_approved_by_user(&verdict);
         let call = &OpenCall {
-            arguments: rewritten.clone().unwrap_or_else(|| call.arguments.clone()),
+            arguments: rewritten_arguments.clone().unwrap_or_else(|| call.arguments.clone()),
             ..call.clone()
         };
-        let kept = rewritten.is_some() || call.by.is_some();
-        self.note(
-            m,
+        let logs_arguments = rewritten_arguments.is_some() || call.by.is_some();
+        self.append_entry(
+            step,
             ToolDispatch {
                 call_id: call.call_id.clone(),
                 tool: call.tool.clone(),
@@ -248,28 +282,28 @@ impl Pod {
                 preview,
                 verdict,
                 by: call.by.clone(),
-                arguments: kept.then(|| call.arguments.clone()),
-                own: matches!(own, Some(Own::Pods(_))),
+                arguments: logs_arguments.then(|| call.arguments.clone()),
+                own: matches!(internal_call, Some(InternalCall::Pods(_))),
             },
         );
-        if let Some(file) = before {
+        if let Some(file) = file_before {
             let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
-            self.note(m, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
+            self.append_entry(step, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
         }
         if !approved {
-            // Only what a person approved is bound to what the scripts hold.
+            // Only approved calls are bound to the content of their scripts.
             action.scripts.clear();
         }
-        match own {
-            Some(own) => self.carry_out_own(m, call, own),
-            None => self.run_call(m, call, class, action),
+        match internal_call {
+            Some(own) => self.run_internal_call(step, call, own),
+            None => self.start_call(step, call, class, action),
         }
     }
 
-    fn run_call(&mut self, m: &mut Making, call: &OpenCall, class: Class, action: Action) {
-        let work = Work::Running { class: class.clone(), action: action.clone() };
-        self.life.work.insert(call.call_id.clone(), work);
-        m.effect(Effect::RunCall {
+    fn start_call(&mut self, m: &mut StepBuilder, call: &OpenCall, class: Class, action: Action) {
+        let progress = CallProgress::Running { class: class.clone(), action: action.clone() };
+        self.volatile.call_progress.insert(call.call_id.clone(), progress);
+        m.add_effect(Effect::RunCall {
             call_id: call.call_id.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
@@ -278,137 +312,145 @@ impl Pod {
         });
     }
 
-    /// A started call has ended.
-    pub(crate) fn call_ended(&mut self, m: &mut Making, id: &CallId, ended: CallEnd) {
-        if !matches!(self.life.work.get(id), Some(Work::Running { .. })) {
+    /// Handles the end of a running call.
+    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder, id: &CallId, ended: CallEnd) {
+        if !matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return; // closed before it ended
         }
-        let settled = match ended {
-            CallEnd::Done(mut said) => {
-                self.found_instructions(id, std::mem::take(&mut said.instructions));
-                Settled::with(Outcome::Done, said)
+        let result = match ended {
+            CallEnd::Done(mut output) => {
+                self.add_instructions(id, std::mem::take(&mut output.instructions));
+                CallResult::with_output(Outcome::Done, output)
             }
-            CallEnd::Failed { message } => Settled::error(Outcome::Failed, message),
-            CallEnd::Invalid { message } => Settled::error(Outcome::Invalid, message),
-            CallEnd::TimedOut { after_ms, said } => {
+            CallEnd::Failed { message } => CallResult::error(Outcome::Failed, message),
+            CallEnd::Invalid { message } => CallResult::error(Outcome::Invalid, message),
+            CallEnd::TimedOut { after_ms, output } => {
                 let summary = format!("timed out after {after_ms} ms and was stopped");
-                match said {
-                    Some(said) => Settled::with(Outcome::TimedOut, Said { summary, ..said }),
-                    None => Settled::error(Outcome::TimedOut, summary),
+                match output {
+                    Some(said) => CallResult::with_output(Outcome::TimedOut, CallOutput { summary, ..said }),
+                    None => CallResult::error(Outcome::TimedOut, summary),
                 }
             }
         };
-        self.settle_call(m, id, settled);
-        self.after_settling(m);
+        self.settle_call(step, id, result);
+        self.continue_after_call(step);
     }
 
-    pub(crate) fn after_settling(&mut self, m: &mut Making) {
-        if self.life.pausing.is_some() {
+    pub(crate) fn continue_after_call(&mut self, m: &mut StepBuilder) {
+        if self.volatile.pause.is_some() {
             self.pause_if_quiet(m);
         } else {
-            self.go_on(m);
+            self.continue_run(m);
         }
     }
 
-    /// Notes the one result of a call.
-    pub(crate) fn settle_call(&mut self, m: &mut Making, id: &CallId, settled: Settled) {
-        let by = self.state.call(id).and_then(|call| call.by.clone());
-        self.settle_call_by(m, id, settled, by);
+    /// Appends the result of a call.
+    pub(crate) fn settle_call(&mut self, step: &mut StepBuilder, id: &CallId, result: CallResult) {
+        let by = self.state.open_call(id).and_then(|call| call.by.clone());
+        self.settle_call_by(step, id, result, by);
     }
 
     pub(crate) fn settle_call_by(
         &mut self,
-        m: &mut Making,
+        m: &mut StepBuilder,
         id: &CallId,
-        settled: Settled,
+        settled: CallResult,
         by: Option<Actor>,
     ) {
-        let work = self.life.work.remove(id);
-        let pure = matches!(work, Some(Work::Running { class: Class::Pure, .. }));
-        let Settled { outcome, said, verdict, notes } = settled;
-        if let Some(call) = self.state.call(id).cloned() {
-            self.count_failure(&call, &outcome);
+        let progress = self.volatile.call_progress.remove(id);
+        let pure = matches!(progress, Some(CallProgress::Running { class: Class::Pure, .. }));
+        let CallResult { outcome, output, verdict, shown_notes } = settled;
+        if let Some(call) = self.state.open_call(id).cloned() {
+            self.count_call_failure(&call, &outcome);
         }
         let item = Item::ToolResult {
             call_id: id.clone(),
-            summary: first_line(&said.summary),
-            content: said.content.map(Text::from),
+            summary: summary_line(&output.summary),
+            content: output.content.map(Text::from),
             is_error: outcome != Outcome::Done,
-            blob: said.rest,
-            images: said.images,
+            blob: output.full_blob,
+            images: output.images,
         };
-        let kind: Kind = ToolResult { item, outcome, verdict, by, notes }.into();
-        self.note_as(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
+        let kind: Kind = ToolResult { item, outcome, verdict, by, notes: shown_notes }.into();
+        self.append_with_durability(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
     }
 
-    /// Settles what an earlier life left open, by class. Used by `resume`.
-    pub(crate) fn settle_calls(&mut self, m: &mut Making) {
-        self.life.had_calls = true;
+    /// Settles the calls of an earlier process by class, when a run is resumed.
+    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder) {
+        self.volatile.turn_had_calls = true;
         for call in self.model_calls() {
             let CallStage::Dispatched(dispatched) = &call.stage else { continue };
             match (&dispatched.class, &dispatched.preview) {
                 (Class::Pure, _) if dispatched.own => {
-                    self.life.work.insert(call.call_id.clone(), Work::Again);
+                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
                     let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
-                    m.effect(Effect::Prepare { call_id, tool, arguments });
+                    step.add_effect(Effect::Prepare { call_id, tool, arguments });
                 }
                 (Class::Pure, _) => {
-                    self.run_call(m, &call, Class::Pure, dispatched.action.clone());
+                    self.start_call(step, &call, Class::Pure, dispatched.action.clone());
                 }
                 (Class::Verifiable, Some(preview)) => {
-                    self.life.work.insert(call.call_id.clone(), Work::Checking);
-                    m.effect(Effect::CheckFile { call_id: call.call_id.clone(), preview: preview.clone() });
+                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
+                    step.add_effect(Effect::CheckFile {
+                        call_id: call.call_id.clone(),
+                        preview: preview.clone(),
+                    });
                 }
                 (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
-                    self.settle_lost_call(m, &call);
+                    self.settle_lost_call(step, &call);
                 }
                 (Class::Verifiable | Class::Once | Class::Other(_), _) => {
-                    self.settle_call(m, &call.call_id, lost());
+                    self.settle_call(step, &call.call_id, lost_result());
                 }
             }
         }
     }
 
-    /// The file of a verifiable call says whether it happened.
-    pub(crate) fn file_checked(&mut self, m: &mut Making, id: &CallId, found: FileFound) {
-        if self.life.work.get(id) != Some(&Work::Checking) {
+    /// Settles a verifiable call by the state of its file.
+    pub(crate) fn apply_file_check(&mut self, m: &mut StepBuilder, id: &CallId, found: FileCheck) {
+        if self.volatile.call_progress.get(id) != Some(&CallProgress::Checking) {
             return;
         }
-        let Some(call) = self.state.call(id).cloned() else { return };
+        let Some(call) = self.state.open_call(id).cloned() else { return };
         let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
         match found {
-            FileFound::Before if call.by.is_none() => {
-                return self.run_call(m, &call, dispatched.class, dispatched.action);
+            FileCheck::Before if call.by.is_none() => {
+                return self.start_call(m, &call, dispatched.class, dispatched.action);
             }
-            FileFound::Before => {
-                let settled = Settled::error(Outcome::Cancelled, "interrupted before it took effect");
-                self.settle_call(m, id, settled);
+            FileCheck::Before => {
+                let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
+                self.settle_call(m, id, result);
             }
-            FileFound::After => {
+            FileCheck::After => {
                 let summary = "done before the interruption, as the file shows".to_owned();
-                self.settle_call(m, id, Settled::with(Outcome::Done, Said { summary, ..Said::default() }));
+                self.settle_call(
+                    m,
+                    id,
+                    CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
+                );
             }
-            FileFound::Neither => self.settle_call(m, id, lost()),
+            FileCheck::Neither => self.settle_call(m, id, lost_result()),
         }
-        self.after_settling(m);
+        self.continue_after_call(m);
     }
 
-    /// Closes every open call of the model and its asks, because the run that made them does not go on.
-    pub(crate) fn close_calls(&mut self, m: &mut Making, why: &str) {
+    /// Closes the open calls and asks of a run that is not continued.
+    pub(crate) fn close_model_calls(&mut self, step: &mut StepBuilder, why: &str) {
         for call in self.model_calls() {
             if let CallStage::Asked(ask) = &call.stage {
-                self.abort_ask(m, *ask, why);
+                self.abort_ask(step, *ask, why);
             }
-            let running = matches!(self.life.work.get(&call.call_id), Some(Work::Running { .. }));
+            let running =
+                matches!(self.volatile.call_progress.get(&call.call_id), Some(CallProgress::Running { .. }));
             if running {
-                m.effect(Effect::StopCall { call_id: call.call_id.clone() });
+                step.add_effect(Effect::StopCall { call_id: call.call_id.clone() });
             }
-            let settled = match &call.stage {
+            let result = match &call.stage {
                 CallStage::Dispatched(d) if d.own && d.class != Class::Pure && !running => {
-                    self.lost_call(&call)
+                    self.lost_call_result(&call)
                 }
-                CallStage::Dispatched(d) if d.class != Class::Pure && !running => lost(),
-                CallStage::Dispatched(d) if d.class != Class::Pure => Settled::error(
+                CallStage::Dispatched(d) if d.class != Class::Pure && !running => lost_result(),
+                CallStage::Dispatched(d) if d.class != Class::Pure => CallResult::error(
                     Outcome::Cancelled,
                     format!("{why}; it was stopped and may have taken effect"),
                 ),
@@ -416,33 +458,33 @@ impl Pod {
                 | CallStage::Wished
                 | CallStage::Asked(_)
                 | CallStage::Answered { .. } => {
-                    Settled::error(Outcome::Cancelled, format!("{why}; it did not run"))
+                    CallResult::error(Outcome::Cancelled, format!("{why}; it did not run"))
                 }
             };
-            self.settle_call(m, &call.call_id, settled);
+            self.settle_call(step, &call.call_id, result);
         }
     }
 
-    /// Whether a running call must be waited for when the run is paused: only pure ones can simply be dropped.
-    pub(crate) fn drop_pure_work(&mut self, m: &mut Making) -> bool {
-        let mine: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
+    /// Stops pure calls for a pause. Returns whether other running calls must finish first.
+    pub(crate) fn stop_pure_calls(&mut self, step: &mut StepBuilder) -> bool {
+        let call_ids: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
         let mut left = false;
-        for id in mine {
-            match self.life.work.get(&id) {
-                Some(Work::Running { class, .. }) if *class != Class::Pure => left = true,
-                Some(Work::Running { .. }) => {
-                    m.effect(Effect::StopCall { call_id: id.clone() });
-                    self.life.work.remove(&id);
+        for id in call_ids {
+            match self.volatile.call_progress.get(&id) {
+                Some(CallProgress::Running { class, .. }) if *class != Class::Pure => left = true,
+                Some(CallProgress::Running { .. }) => {
+                    step.add_effect(Effect::StopCall { call_id: id.clone() });
+                    self.volatile.call_progress.remove(&id);
                 }
                 Some(
-                    Work::Preparing(_)
-                    | Work::Hooked(_)
-                    | Work::Ready(_)
-                    | Work::Asking(_)
-                    | Work::Checking
-                    | Work::Again,
+                    CallProgress::Preparing(_)
+                    | CallProgress::AskingHooks(_)
+                    | CallProgress::Ready(_)
+                    | CallProgress::Asking(_)
+                    | CallProgress::Checking
+                    | CallProgress::PreparingAgain,
                 ) => {
-                    self.life.work.remove(&id);
+                    self.volatile.call_progress.remove(&id);
                 }
                 None => {}
             }
@@ -450,42 +492,48 @@ impl Pod {
         left
     }
 
-    /// Calls of the model that run now.
-    pub(crate) fn running_calls(&self) -> Vec<CallId> {
-        let runs = |id: &CallId| matches!(self.life.work.get(id), Some(Work::Running { .. }));
+    /// Returns the running calls of the model.
+    pub(crate) fn running_model_calls(&self) -> Vec<CallId> {
+        let runs =
+            |id: &CallId| matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. }));
         self.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
     }
 }
 
-/// How the schedule sees a call that is prepared.
-fn slot(work: &Work) -> Option<Slot<'_>> {
-    match work {
-        Work::Ready(ready) => Some(Slot { state: SlotState::Waiting, action: &ready.prepared.action }),
-        Work::Asking(action) => Some(Slot { state: SlotState::Blocked, action }),
-        Work::Running { action, .. } => Some(Slot { state: SlotState::Running, action }),
-        Work::Preparing(_) | Work::Hooked(_) | Work::Checking | Work::Again => None,
+/// Returns the scheduler's view of a prepared call.
+fn schedule_slot(progress: &CallProgress) -> Option<CallSlot<'_>> {
+    match progress {
+        CallProgress::Ready(ready) => {
+            Some(CallSlot { state: CallSlotState::Waiting, action: &ready.prepared.action })
+        }
+        CallProgress::Asking(action) => Some(CallSlot { state: CallSlotState::Blocked, action }),
+        CallProgress::Running { action, .. } => Some(CallSlot { state: CallSlotState::Running, action }),
+        CallProgress::Preparing(_)
+        | CallProgress::AskingHooks(_)
+        | CallProgress::Checking
+        | CallProgress::PreparingAgain => None,
     }
 }
 
-/// What only changes the log meets nobody; other pods can be met.
-fn only_logs(ready: &Ready) -> bool {
-    ready.prepared.own.as_ref().is_some_and(|own| !matches!(own, Own::Pods(_)))
+/// Calls that only append log entries never conflict; calls about pods can.
+fn only_appends_log(ready: &ReadyCall) -> bool {
+    ready.prepared.internal_call.as_ref().is_some_and(|own| !matches!(own, InternalCall::Pods(_)))
 }
 
-fn lost() -> Settled {
-    Settled::error(
+fn lost_result() -> CallResult {
+    CallResult::error(
         Outcome::Lost,
         "interrupted; it may or may not have taken effect, and it was not run again",
     )
 }
 
-pub(crate) fn refused(verdict: Verdict) -> Settled {
+pub(crate) fn refused_result(verdict: PolicyVerdict) -> CallResult {
     let message = format!("refused: {}", verdict.reason);
-    Settled { verdict: Some(verdict), ..Settled::error(Outcome::Refused, message) }
+    CallResult { verdict: Some(verdict), ..CallResult::error(Outcome::Refused, message) }
 }
 
-/// The first line, cut to what a summary may hold.
-fn first_line(text: &str) -> String {
+/// Returns the first line, truncated to the size of a summary.
+fn summary_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("");
     if line.len() <= limits::SUMMARY_BYTES {
         return line.to_owned();

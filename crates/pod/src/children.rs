@@ -1,225 +1,252 @@
-//! Children: pods that this one has spawned, and what is heard of them.
+//! Children: calls about pods that this one has spawned, and the events that these pods cause.
 //!
-//! Here: calls about children, and what news of them lead to. Elsewhere: how they are folded (`family`), what hands are
-//! asked (`tree`), making and waking one (`spawning`), waiting for them (`waits`), what a child may spend
-//! (`budget`), reports of this pod to its own parent (`outbox`).
-//! Invariant: a name stands for the child's session as long as this pod remembers it, and only a first start that failed
-//! frees it (`a_failed_spawn_frees_its_name.story`, killed everywhere).
+//! Elsewhere: their state (`child_state`), the messages to the driver (`child_messages`), spawning and
+//! restarting (`spawn`), waiting (`child_wait`), budgets (`budget`), reports to this pod's own parent
+//! (`outbox`).
+//! Invariant: a name belongs to the child's session as long as this pod remembers it; only a failed first
+//! start frees it (`a_failed_spawn_frees_its_name.story`, killed everywhere).
+
+pub(crate) mod messages;
+pub(crate) mod outbox;
+pub(crate) mod scope_yield;
+pub(crate) mod spawn;
+pub(crate) mod state;
+pub(crate) mod wait;
 
 use minke_record::{
-    Actor, AskId, CallId, CallStage, Child, ChildEnd, ChildOutcome, ChildSpent, CloneOf, Decision, ErrorCode,
-    Inbox, Judgement, OpenCall, OpenChild, Outcome, Paid, PodEvent, PodName, PodsCall, ReadTo, SessionId,
-    Spent, Trigger,
+    Actor, AskId, CallId, CallStage, Child, ChildEnd, ChildOutcome, ChildSpent, CloneOrigin, Decision,
+    ErrorCode, Inbox, Judgement, OpenCall, OpenChild, Outcome, PodEvent, PodName, PodSpend, PodToolCall,
+    ReadTo, SessionId, Spend, Trigger,
 };
 
-use crate::calls::{Settled, Work};
-use crate::input::{CallEnd, Said};
-use crate::pod::{Making, Pod};
-use crate::step::{Effect, Given, Phase, Refusal};
-use crate::tree::{Sending, TreeNews, TreeOrder};
-use crate::waits::Waits;
+use crate::calls::{CallProgress, CallResult};
+use crate::children::messages::{ChildCommand, ChildEvent, OutgoingMessage};
+use crate::children::wait::PodWait;
+use crate::input::{CallEnd, CallOutput};
+use crate::pod::{Pod, StepBuilder};
+use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
 
-/// Of children that have ended, this many are looked at for reports and for what they spent when the pod boots.
-const ENDED_LOOKED_AT: usize = 64;
-/// So many readings stand in one entry.
-const PAID_AT_ONCE: usize = 256;
+/// Maximum number of ended children whose reports and spending are read at boot.
+const MAX_ENDED_CHILDREN_READ: usize = 64;
+/// Maximum number of readings in one entry.
+const MAX_SPENDING_PER_ENTRY: usize = 256;
 
 impl Pod {
-    /// Whether a call about other pods can be made at all; else how it ends.
-    pub(crate) fn pods_problem(&self, pods: &PodsCall) -> Option<Settled> {
-        let unknown =
-            |name: &PodName| self.state.child_named(name).is_none().then(|| invalid(self.no_child(name)));
+    /// Returns the result of a call about other pods that cannot be made.
+    pub(crate) fn check_pods_call(&self, pods: &PodToolCall) -> Option<CallResult> {
+        let unknown = |name: &PodName| {
+            self.state.child_by_name(name).is_none().then(|| invalid_call(self.unknown_child_message(name)))
+        };
         match pods {
-            PodsCall::Spawn(spawn) => self.child_plan(spawn).err().map(invalid),
-            PodsCall::Send { name, .. } | PodsCall::Read { name, .. } | PodsCall::Stop { name, .. } => {
-                unknown(name)
-            }
-            PodsCall::Wait { names, .. } => names.iter().find_map(unknown),
-            PodsCall::List { .. } => None,
-            PodsCall::Answer { name, ask, decision } => {
-                unknown(name).or_else(|| self.may_not_answer(name, *ask, decision))
+            PodToolCall::Spawn(spawn) => self.plan_child(spawn).err().map(invalid_call),
+            PodToolCall::Send { name, .. }
+            | PodToolCall::Read { name, .. }
+            | PodToolCall::Stop { name, .. } => unknown(name),
+            PodToolCall::Wait { names, .. } => names.iter().find_map(unknown),
+            PodToolCall::List { .. } => None,
+            PodToolCall::Answer { name, ask, decision } => {
+                unknown(name).or_else(|| self.check_child_answer(name, *ask, decision))
             }
         }
     }
 
-    fn no_child(&self, name: &PodName) -> String {
+    fn unknown_child_message(&self, name: &PodName) -> String {
         let known: Vec<&str> = self.state.facts.children.iter().map(|child| child.name.as_str()).collect();
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
         format!("no spawned pod named {name}; known: {known}")
     }
 
-    /// A pod answers for a person only if a person said so, and only what it could do itself without asking.
-    fn may_not_answer(&self, name: &PodName, ask: AskId, decision: &Decision) -> Option<Settled> {
+    /// A pod may answer an ask only if its user permits it, and only for actions that it could do without
+    /// asking.
+    fn check_child_answer(&self, name: &PodName, ask: AskId, decision: &Decision) -> Option<CallResult> {
         if !self.state.manifest.permissions.may_answer {
             let message = "this pod may not answer questions (permissions.may_answer); a person does";
-            return Some(Settled::error(Outcome::Refused, message));
+            return Some(CallResult::error(Outcome::Refused, message));
         }
-        let child = self.state.child_named(name)?;
+        let child = self.state.child_by_name(name)?;
         let Some(open) = child.asks.iter().find(|open| open.id == ask) else {
-            return Some(invalid(format!("pod `{name}` has not asked {ask}, or it has been answered")));
+            return Some(invalid_call(format!("pod `{name}` has not asked {ask}, or it has been answered")));
         };
-        if !decision.approves() {
+        if !decision.is_approval() {
             return None;
         }
-        let allowed = open.subject.action.as_ref().map(|action| self.judge(action));
+        let allowed = open.subject.action.as_ref().map(|action| self.judge_action(action));
         match allowed {
             Some(verdict) if verdict.outcome == Judgement::Allow => None,
             Some(verdict) => {
                 let message =
                     format!("your own policy would not allow it without asking: {}", verdict.reason);
-                Some(Settled::error(Outcome::Refused, message))
+                Some(CallResult::error(Outcome::Refused, message))
             }
-            None => Some(Settled::error(Outcome::Refused, "only a person answers this question")),
+            None => Some(CallResult::error(Outcome::Refused, "only a person answers this question")),
         }
     }
 
-    /// A call about other pods, which has been dispatched.
-    pub(crate) fn pods_call(&mut self, m: &mut Making, call: &OpenCall, pods: PodsCall) {
+    /// Starts a dispatched call about other pods.
+    pub(crate) fn start_pods_call(&mut self, step: &mut StepBuilder, call: &OpenCall, pods: PodToolCall) {
         let id = &call.call_id;
-        if let Some(problem) = self.pods_problem(&pods) {
-            return self.settle_call_by(m, id, problem, call.by.clone());
+        if let Some(problem) = self.check_pods_call(&pods) {
+            return self.settle_call_by(step, id, problem, call.by.clone());
         }
-        let Some(CallStage::Dispatched(dispatched)) = self.state.call(id).map(|call| call.stage.clone())
+        let Some(CallStage::Dispatched(dispatched)) = self.state.open_call(id).map(|call| call.stage.clone())
         else {
             return;
         };
-        let work = Work::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
-        self.life.work.insert(id.clone(), work);
+        let progress =
+            CallProgress::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
+        self.volatile.call_progress.insert(id.clone(), progress);
         match pods {
-            PodsCall::Spawn(spawn) => self.spawn(m, id, spawn),
-            PodsCall::Send { name, message, mode } => {
-                let Some(child) = self.state.child_named(&name).cloned() else { return };
-                let send = Sending { message, mode, op_id: self.op_id(&child, id) };
+            PodToolCall::Spawn(spawn) => self.spawn_child(step, id, spawn),
+            PodToolCall::Send { name, message, mode } => {
+                let Some(child) = self.state.child_by_name(&name).cloned() else { return };
+                let send = OutgoingMessage { message, mode, op_id: self.child_op_id(&child, id) };
                 if child.ended.is_some() {
-                    return self.wake_child(m, &child, Some(send), Some(id.clone()));
+                    return self.restart_child(step, &child, Some(send), Some(id.clone()));
                 }
                 let (call_id, child) = (id.clone(), child.session);
-                m.effect(Effect::Tree(TreeOrder::Send { call_id, child, name, send }));
+                step.add_effect(Effect::Child(ChildCommand::Send { call_id, child, name, message: send }));
             }
-            PodsCall::Read { name, since, max_bytes, detail } => {
-                let Some(child) = self.state.child_named(&name).map(|child| child.session) else { return };
+            PodToolCall::Read { name, since, max_bytes, detail } => {
+                let Some(child) = self.state.child_by_name(&name).map(|child| child.session) else { return };
                 let read = self.state.facts.read_to.get(&child).copied();
                 let (call_id, since) = (id.clone(), since.or(read).unwrap_or(0));
-                m.effect(Effect::Tree(TreeOrder::Read { call_id, child, name, since, max_bytes, detail }));
+                step.add_effect(Effect::Child(ChildCommand::Read {
+                    call_id,
+                    child,
+                    name,
+                    since,
+                    max_bytes,
+                    detail,
+                }));
             }
-            PodsCall::Wait { names, until, timeout_s } => {
-                let children = names.iter().filter_map(|name| self.state.child_named(name));
+            PodToolCall::Wait { names, until, timeout_s } => {
+                let children = names.iter().filter_map(|name| self.state.child_by_name(name));
                 let children = children.map(|child| child.session).collect();
                 let deadline = dispatched.at.saturating_add(timeout_s.saturating_mul(1_000));
-                self.wait_for_pods(m, Waits::new(id.clone(), children, until, deadline));
+                self.start_pod_wait(step, PodWait::new(id.clone(), children, until, deadline));
             }
-            PodsCall::Stop { name, after_run } => self.stop_child(m, id, &name, after_run),
-            PodsCall::List { tree } => {
+            PodToolCall::Stop { name, after_run } => self.stop_child(step, id, &name, after_run),
+            PodToolCall::List { tree } => {
                 let children = self.state.facts.children.clone();
                 if children.is_empty() {
-                    let settled = done("there are no pods: none was spawned".to_owned(), None);
-                    return self.settle_call_by(m, id, settled, call.by.clone());
+                    let result = completed_call("no pods have been spawned".to_owned(), None);
+                    return self.settle_call_by(step, id, result, call.by.clone());
                 }
-                m.effect(Effect::Tree(TreeOrder::List { call_id: id.clone(), children, tree }));
+                step.add_effect(Effect::Child(ChildCommand::List { call_id: id.clone(), children, tree }));
             }
-            PodsCall::Answer { name, ask, decision } => {
-                let Some(child) = self.state.child_named(&name).map(|child| child.session) else { return };
+            PodToolCall::Answer { name, ask, decision } => {
+                let Some(child) = self.state.child_by_name(&name).map(|child| child.session) else { return };
                 let call_id = id.clone();
-                m.effect(Effect::Tree(TreeOrder::Answer { call_id, child, name, ask, decision }));
+                step.add_effect(Effect::Child(ChildCommand::Answer { call_id, child, name, ask, decision }));
             }
         }
     }
 
-    /// Makes an input once. A call's id is this pod's own; for a child that had another parent it must not be one of
-    /// that one's.
-    fn op_id(&self, child: &OpenChild, id: &CallId) -> String {
+    /// Returns an id that makes an input unique. An adopted child may have inputs with call ids of its former
+    /// parent, so they include this pod's session.
+    fn child_op_id(&self, child: &OpenChild, id: &CallId) -> String {
         match (child.adopted_from, &self.state.facts.about) {
             (Some(_), Some(about)) => format!("{}:{id}", about.session),
             _ => id.to_string(),
         }
     }
 
-    fn stop_child(&mut self, m: &mut Making, id: &CallId, name: &PodName, after_run: bool) {
-        let Some(child) = self.state.child_named(name).cloned() else { return };
+    fn stop_child(&mut self, step: &mut StepBuilder, id: &CallId, name: &PodName, after_run: bool) {
+        let Some(child) = self.state.child_by_name(name).cloned() else { return };
         if child.ended.is_some() {
             let spent = self.state.spent_by(child.session);
-            let settled = done(format!("pod `{name}` {}", how(&child)), Some(end_of(&child, &spent)));
-            return self.settle_call(m, id, settled);
+            let result = completed_call(
+                format!("pod `{name}` {}", child_end_phrase(&child)),
+                Some(child_end_report(&child, &spent)),
+            );
+            return self.settle_call(step, id, result);
         }
         let (call_id, session, name) = (id.clone(), child.session, name.clone());
         if !after_run {
-            self.life.stops.insert(session, id.clone());
+            self.volatile.stop_calls.insert(session, id.clone());
         }
-        m.effect(Effect::Tree(TreeOrder::Stop { call_id, child: session, name, after_run }));
+        step.add_effect(Effect::Child(ChildCommand::Stop { call_id, child: session, name, after_run }));
     }
 
-    /// Something has come of an order to other pods, or has happened to one.
-    pub(crate) fn tree_news(&mut self, m: &mut Making, news: TreeNews) {
-        match news {
-            TreeNews::Told { call_id, ended } => self.call_ended(m, &call_id, ended),
-            TreeNews::Read { call_id, child, to_seq, ended } => {
-                self.read_child(m, &call_id, (child, to_seq), ended)
+    /// Handles an event about another pod, or the result of a command.
+    pub(crate) fn apply_child_event(&mut self, step: &mut StepBuilder, event: ChildEvent) {
+        match event {
+            ChildEvent::CallFinished { call_id, ended } => self.finish_call(step, &call_id, ended),
+            ChildEvent::Read { call_id, child, to_seq, ended } => {
+                self.apply_child_read(step, &call_id, (child, to_seq), ended)
             }
-            TreeNews::Acked { seq } => self.acknowledged(m, seq),
-            TreeNews::Spawned { child, socket, clone, sent } => {
-                self.child_lives(m, child, socket, (clone, sent))
+            ChildEvent::ReportAcked { seq } => self.acknowledge_report(step, seq),
+            ChildEvent::Spawned { child, socket, clone, delivery } => {
+                self.apply_child_started(step, child, socket, (clone, delivery))
             }
-            TreeNews::NotSpawned { child, code, message } => {
-                self.child_does_not_live(m, child, &code, message)
+            ChildEvent::SpawnFailed { child, code, message } => {
+                self.apply_spawn_failure(step, child, &code, message)
             }
-            TreeNews::Ended { child, outcome: ChildOutcome::Returned, .. } => {
-                self.child_is_handed_back(m, child)
+            ChildEvent::Ended { child, outcome: ChildOutcome::Returned, .. } => {
+                self.apply_child_returned(step, child)
             }
-            TreeNews::Ended { child, outcome, exit, paid } => {
-                self.child_is_gone(m, child, (outcome, exit), &paid)
+            ChildEvent::Ended { child, outcome, exit, paid } => {
+                self.apply_child_exit(step, child, (outcome, exit), &paid)
             }
-            TreeNews::Adopted { known, paid } => self.adopt(m, *known, &paid),
-            TreeNews::Spending { paid } => self.note_spending(m, &paid),
-            TreeNews::ParentThere => {}
-            TreeNews::Scope { given, problem } => self.scope_changed(m, given, problem),
+            ChildEvent::Adopted { known, paid } => self.adopt_child(step, *known, &paid),
+            ChildEvent::Spending { paid } => self.append_spending(step, &paid),
+            ChildEvent::ParentAvailable => {}
+            ChildEvent::Scope { released: body, problem } => self.apply_scope_change(step, body, problem),
         }
     }
 
-    /// What a child said, and how far it has been read: one step.
-    fn read_child(&mut self, m: &mut Making, id: &CallId, (child, to): (SessionId, u64), ended: CallEnd) {
-        if !matches!(self.life.work.get(id), Some(Work::Running { .. })) {
+    /// Appends the read position and the result of a read in one step.
+    fn apply_child_read(
+        &mut self,
+        m: &mut StepBuilder,
+        id: &CallId,
+        (child, to): (SessionId, u64),
+        ended: CallEnd,
+    ) {
+        if !matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return;
         }
         let read = self.state.facts.read_to.get(&child).copied().unwrap_or(0);
         if to > read && matches!(ended, CallEnd::Done(_)) {
-            self.note(m, ReadTo { session: child, seq: to });
+            self.append_entry(m, ReadTo { session: child, seq: to });
         }
-        if !self.end_wait_with_text(m, id, &ended) {
-            self.call_ended(m, id, ended);
+        if !self.end_pod_wait_with_text(m, id, &ended) {
+            self.finish_call(m, id, ended);
         }
     }
 
-    /// A child has said `ready`.
-    fn child_lives(
+    /// Handles a child that reported `ready`.
+    fn apply_child_started(
         &mut self,
-        m: &mut Making,
+        step: &mut StepBuilder,
         session: SessionId,
         socket: String,
-        (clone, sent): (Option<CloneOf>, Option<String>),
+        (clone, sent): (Option<CloneOrigin>, Option<String>),
     ) {
-        self.life.watching.remove(&session);
+        self.volatile.watched_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
         if clone.is_some() && clone != child.clone {
-            self.note(m, again(&child, clone));
+            self.append_entry(step, repeated_child_entry(&child, clone));
         }
-        let started = self.life.starting.remove(&session);
+        let started = self.volatile.starting_children.remove(&session);
         if started {
-            self.tell_of_loan(m, &child, &socket);
+            self.report_loan(step, &child, &socket);
         }
-        self.settle_lost(m, session);
-        for reply in self.take_restoring(session) {
-            let given = Given::Restored { name: child.name.clone(), session, socket: socket.clone() };
-            m.accept(Some(reply), given);
+        self.settle_lost_calls(step, session);
+        for reply in self.take_restore_waiters(session) {
+            let body = ReplyBody::Restored { name: child.name.clone(), session, socket: socket.clone() };
+            step.accept_request(Some(reply), body);
         }
-        let waits = matches!(self.life.work.get(&child.call_id), Some(Work::Running { .. }));
+        let waits =
+            matches!(self.volatile.call_progress.get(&child.call_id), Some(CallProgress::Running { .. }));
         if !(started && waits) {
             return;
         }
-        if let Some(deadline) = self.life.spawn_waits.remove(&child.call_id) {
-            let wait = Waits::new(child.call_id, vec![session], minke_record::WaitUntil::Any, deadline);
-            return self.wait_for_pods(m, wait.with_text());
+        if let Some(deadline) = self.volatile.spawn_deadlines.remove(&child.call_id) {
+            let wait = PodWait::new(child.call_id, vec![session], minke_record::WaitUntil::Any, deadline);
+            return self.start_pod_wait(step, wait.with_child_text());
         }
         let state = sent.clone().unwrap_or_else(|| "started".to_owned());
         let summary = match &sent {
@@ -231,54 +258,60 @@ impl Pod {
             "name: {}\nsession: {session}\nsocket: {socket}\nstate: {state}\nscope: {scope}",
             child.name
         );
-        self.call_ended(m, &child.call_id, CallEnd::done(summary, Some(content)));
+        self.finish_call(step, &child.call_id, CallEnd::done(summary, Some(content)));
     }
 
-    /// A child has not begun to live; everything that was done for it is undone.
-    fn child_does_not_live(&mut self, m: &mut Making, session: SessionId, code: &ErrorCode, message: String) {
-        self.life.watching.remove(&session);
-        self.life.starting.remove(&session);
+    /// Handles a child that failed to start. The driver has undone its parts.
+    fn apply_spawn_failure(
+        &mut self,
+        m: &mut StepBuilder,
+        session: SessionId,
+        code: &ErrorCode,
+        message: String,
+    ) {
+        self.volatile.watched_children.remove(&session);
+        self.volatile.starting_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
         let name = child.name.clone();
         let outcome = ChildOutcome::FailedToStart;
-        self.note(m, ChildEnd { session, name, outcome, exit: None, spent: None });
-        self.settle_lost(m, session);
-        for reply in self.take_restoring(session) {
-            m.refuse(Some(reply), Refusal::new(code.clone(), message.clone()));
+        self.append_entry(m, ChildEnd { session, name, outcome, exit: None, spent: None });
+        self.settle_lost_calls(m, session);
+        for reply in self.take_restore_waiters(session) {
+            m.refuse_request(Some(reply), CommandRefusal::new(code.clone(), message.clone()));
         }
-        self.life.spawn_waits.remove(&child.call_id);
+        self.volatile.spawn_deadlines.remove(&child.call_id);
         let ended = match code {
             ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::TooMany | ErrorCode::NotFound => {
                 CallEnd::Invalid { message }
             }
             _ => CallEnd::Failed { message },
         };
-        self.call_ended(m, &child.call_id, ended);
+        self.finish_call(m, &child.call_id, ended);
     }
 
-    /// A child is gone: lease free, fences gone, loan back.
-    fn child_is_gone(
+    /// Handles the end of a child: its lease is free, its sandboxes are gone, its loan is back.
+    fn apply_child_exit(
         &mut self,
-        m: &mut Making,
+        step: &mut StepBuilder,
         session: SessionId,
         (outcome, exit): (ChildOutcome, Option<i32>),
-        paid: &[Paid],
+        paid: &[PodSpend],
     ) {
-        self.life.watching.remove(&session);
-        self.life.starting.remove(&session);
+        self.volatile.watched_children.remove(&session);
+        self.volatile.starting_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
-        self.note_spending(m, paid);
-        let spent = self.state.spent_by(session).since(&child.before);
+        self.append_spending(step, paid);
+        let spent = self.state.spent_by(session).spent_since(&child.before);
         let name = child.name.clone();
         let end = ChildEnd { session, name, outcome: outcome.clone(), exit, spent: Some(spent) };
-        self.note(m, end);
+        self.append_entry(step, end);
         let since = self.state.facts.heard.get(&session).copied().unwrap_or(0);
-        m.effect(Effect::Tree(TreeOrder::ReadReports { child: session, since }));
-        let stopped = self.life.stops.remove(&session);
+        step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
+        let stopped = self.volatile.stop_calls.remove(&session);
         if outcome == ChildOutcome::Crashed && stopped.is_none() {
             let status = exit.map(|exit| format!("exit status {exit}"));
             let event = PodEvent::ShutDown {
@@ -287,78 +320,87 @@ impl Pod {
                 result: Some(status.unwrap_or_else(|| "crashed".to_owned())),
                 wake: Some(true),
             };
-            let from = Actor::pod(session);
-            self.note(m, Inbox { from, from_seq: None, event: Some(event), message: None, wake: true });
+            let from = Actor::from_pod(session);
+            self.append_entry(
+                step,
+                Inbox { from, from_seq: None, event: Some(event), message: None, wake: true },
+            );
         }
-        self.settle_lost(m, session);
+        self.settle_lost_calls(step, session);
         if let Some(id) = stopped {
             let ended = self.state.child(session).unwrap_or(&child).clone();
-            let said =
-                CallEnd::done(format!("pod `{}` {}", ended.name, how(&ended)), Some(end_of(&ended, &spent)));
-            self.call_ended(m, &id, said);
+            let call_end = CallEnd::done(
+                format!("pod `{}` {}", ended.name, child_end_phrase(&ended)),
+                Some(child_end_report(&ended, &spent)),
+            );
+            self.finish_call(step, &id, call_end);
         }
-        if self.notes_wait() && self.phase() == Phase::Idle {
-            self.wake(m, Trigger::PodEvent, Actor::pod(session));
+        if self.has_pending_notes() && self.phase() == PodPhase::Idle {
+            self.start_run_for_notes(step, Trigger::PodEvent, Actor::from_pod(session));
         }
     }
 
-    /// A pod below is this pod's child now: whoever was between them is gone.
-    fn adopt(&mut self, m: &mut Making, known: OpenChild, paid: &[Paid]) {
+    /// Adopts a descendant whose parent has ended.
+    fn adopt_child(&mut self, m: &mut StepBuilder, known: OpenChild, paid: &[PodSpend]) {
         let session = known.session;
         if self.state.child(session).is_some_and(|child| child.ended.is_none()) {
             return;
         }
-        self.note_spending(m, paid);
+        self.append_spending(m, paid);
         let name = known.name.clone();
-        self.note(m, again(&known, known.clone.clone()));
+        self.append_entry(m, repeated_child_entry(&known, known.clone.clone()));
         self.watch_child(m, session, name);
     }
 
-    /// A pod that came back has its own children again. What they may spend is in its budget since it was woken.
-    fn child_is_handed_back(&mut self, m: &mut Making, session: SessionId) {
-        self.life.watching.remove(&session);
+    /// Removes an adopted child that its own parent has back. Its budget was adjusted when the parent
+    /// restarted.
+    fn apply_child_returned(&mut self, step: &mut StepBuilder, session: SessionId) {
+        self.volatile.watched_children.remove(&session);
         let child = self.state.child(session).filter(|child| child.ended.is_none());
         let Some(name) = child.map(|child| child.name.clone()) else { return };
-        self.note(m, ChildEnd { session, name, outcome: ChildOutcome::Returned, exit: None, spent: None });
-        self.settle_lost(m, session);
+        self.append_entry(
+            step,
+            ChildEnd { session, name, outcome: ChildOutcome::Returned, exit: None, spent: None },
+        );
+        self.settle_lost_calls(step, session);
     }
 
-    /// What pods below have spent, as far as it is new.
-    pub(crate) fn note_spending(&mut self, m: &mut Making, paid: &[Paid]) {
+    /// Appends new spending of descendants.
+    pub(crate) fn append_spending(&mut self, m: &mut StepBuilder, paid: &[PodSpend]) {
         let known = &self.state.facts.paid;
-        let new = |paid: &&Paid| {
+        let new = |paid: &&PodSpend| {
             known.get(&paid.session).is_none_or(|known| {
                 known.read_to < paid.read_to && (known.spent, known.under) != (paid.spent, paid.under)
             })
         };
-        let paid: Vec<Paid> = paid.iter().filter(new).copied().collect();
-        for paid in paid.chunks(PAID_AT_ONCE) {
-            self.note(m, ChildSpent { paid: paid.to_vec() });
+        let paid: Vec<PodSpend> = paid.iter().filter(new).copied().collect();
+        for paid in paid.chunks(MAX_SPENDING_PER_ENTRY) {
+            self.append_entry(m, ChildSpent { paid: paid.to_vec() });
         }
     }
 
-    fn watch_child(&mut self, m: &mut Making, session: SessionId, name: PodName) {
-        self.life.watching.insert(session);
-        m.effect(Effect::Tree(TreeOrder::Watch { child: session, name }));
+    fn watch_child(&mut self, step: &mut StepBuilder, session: SessionId, name: PodName) {
+        self.volatile.watched_children.insert(session);
+        step.add_effect(Effect::Child(ChildCommand::Watch { child: session, name }));
         let since = self.state.facts.heard.get(&session).copied().unwrap_or(0);
-        m.effect(Effect::Tree(TreeOrder::ReadReports { child: session, since }));
+        step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
     }
 
-    /// A new process: children of earlier lives are looked after, and their reports read from their logs.
-    pub(crate) fn look_after_children(&mut self, m: &mut Making) {
+    /// At boot: watches the children of earlier processes and reads their reports.
+    pub(crate) fn watch_all_children(&mut self, step: &mut StepBuilder) {
         let all = self.state.facts.children.clone();
         for child in all.iter().filter(|child| child.ended.is_none()) {
-            self.watch_child(m, child.session, child.name.clone());
+            self.watch_child(step, child.session, child.name.clone());
         }
-        for child in all.iter().rev().filter(|child| child.ended.is_some()).take(ENDED_LOOKED_AT) {
+        for child in all.iter().rev().filter(|child| child.ended.is_some()).take(MAX_ENDED_CHILDREN_READ) {
             let since = self.state.facts.heard.get(&child.session).copied().unwrap_or(0);
-            m.effect(Effect::Tree(TreeOrder::ReadReports { child: child.session, since }));
-            m.effect(Effect::Tree(TreeOrder::ReadSpending { child: child.session }));
+            step.add_effect(Effect::Child(ChildCommand::ReadReports { child: child.session, since }));
+            step.add_effect(Effect::Child(ChildCommand::ReadSpending { child: child.session }));
         }
     }
 
-    /// The hands were lost with a write: whoever was being started is looked for.
-    pub(crate) fn look_for_started(&mut self, m: &mut Making) {
+    /// Watches children whose start may have been lost with a failed write.
+    pub(crate) fn watch_starting_children(&mut self, step: &mut StepBuilder) {
         let unsure: Vec<(SessionId, PodName)> = self
             .state
             .live_children()
@@ -366,26 +408,27 @@ impl Pod {
             .map(|child| (child.session, child.name.clone()))
             .collect();
         for (session, name) in unsure {
-            self.watch_child(m, session, name);
+            self.watch_child(step, session, name);
         }
     }
 
-    /// An open call of an earlier life about a child: its end says what is known of the child. If that is still being
-    /// looked up, it waits for it.
-    pub(crate) fn settle_lost_call(&mut self, m: &mut Making, call: &OpenCall) {
+    /// Settles an open call of an earlier process about a child. If the child's state is still unknown, the
+    /// call waits for it.
+    pub(crate) fn settle_lost_call(&mut self, step: &mut StepBuilder, call: &OpenCall) {
         let CallStage::Dispatched(dispatched) = &call.stage else { return };
-        let child = self.child_of(call).map(|child| child.session);
-        if let Some(session) = child.filter(|session| self.life.watching.contains(session)) {
-            let work = Work::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
-            self.life.work.insert(call.call_id.clone(), work);
-            self.life.lost.push((call.call_id.clone(), session));
+        let child = self.child_of_call(call).map(|child| child.session);
+        if let Some(session) = child.filter(|session| self.volatile.watched_children.contains(session)) {
+            let progress =
+                CallProgress::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
+            self.volatile.call_progress.insert(call.call_id.clone(), progress);
+            self.volatile.lost_calls.push((call.call_id.clone(), session));
             return;
         }
-        let settled = self.lost_call(call);
-        self.settle_call(m, &call.call_id, settled);
+        let result = self.lost_call_result(call);
+        self.settle_call(step, &call.call_id, result);
     }
 
-    fn child_of(&self, call: &OpenCall) -> Option<&OpenChild> {
+    fn child_of_call(&self, call: &OpenCall) -> Option<&OpenChild> {
         let CallStage::Dispatched(dispatched) = &call.stage else { return None };
         let by_call = self.state.facts.children.iter().find(|child| child.call_id == call.call_id);
         let name = dispatched.action.pod.as_ref();
@@ -399,33 +442,34 @@ impl Pod {
         })
     }
 
-    /// How a call about a child ends of which nobody knows what became.
-    pub(crate) fn lost_call(&self, call: &OpenCall) -> Settled {
-        let known = match self.child_of(call) {
+    /// Returns the result of a call about a child whose effect is unknown.
+    pub(crate) fn lost_call_result(&self, call: &OpenCall) -> CallResult {
+        let known = match self.child_of_call(call) {
             None => "there is no such pod: it was not started, or its start was undone".to_owned(),
             Some(child) if child.ended.is_none() => {
-                format!("pod `{}` is there; ReadPodOutput shows what it did", child.name)
+                format!("pod `{}` is running; ReadPodOutput shows its output", child.name)
             }
-            Some(child) => format!("pod `{}` {}", child.name, how(child)),
+            Some(child) => format!("pod `{}` {}", child.name, child_end_phrase(child)),
         };
-        Settled::error(Outcome::Lost, format!("interrupted; it was not done again: {known}"))
+        CallResult::error(Outcome::Lost, format!("interrupted; it was not repeated: {known}"))
     }
 
-    fn settle_lost(&mut self, m: &mut Making, session: SessionId) {
-        let (now, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.life.lost).into_iter().partition(|(_, child)| *child == session);
-        self.life.lost = later;
+    fn settle_lost_calls(&mut self, step: &mut StepBuilder, session: SessionId) {
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.volatile.lost_calls)
+            .into_iter()
+            .partition(|(_, child)| *child == session);
+        self.volatile.lost_calls = later;
         for (id, _) in now {
-            let Some(call) = self.state.call(&id).cloned() else { continue };
-            let settled = self.lost_call(&call);
-            self.settle_call(m, &id, settled);
-            self.after_settling(m);
+            let Some(call) = self.state.open_call(&id).cloned() else { continue };
+            let result = self.lost_call_result(&call);
+            self.settle_call(step, &id, result);
+            self.continue_after_call(step);
         }
     }
 }
 
-/// The entry of a child once more, as it is known.
-fn again(child: &OpenChild, clone: Option<CloneOf>) -> Child {
+/// Returns an entry with the known facts of a child.
+fn repeated_child_entry(child: &OpenChild, clone: Option<CloneOrigin>) -> Child {
     Child {
         session: child.session,
         name: child.name.clone(),
@@ -438,29 +482,29 @@ fn again(child: &OpenChild, clone: Option<CloneOf>) -> Child {
     }
 }
 
-pub(crate) fn invalid(message: String) -> Settled {
-    Settled::error(Outcome::Invalid, message)
+pub(crate) fn invalid_call(message: String) -> CallResult {
+    CallResult::error(Outcome::Invalid, message)
 }
 
-pub(crate) fn done(summary: String, content: Option<String>) -> Settled {
-    Settled::with(Outcome::Done, Said { summary, content, ..Said::default() })
+pub(crate) fn completed_call(summary: String, content: Option<String>) -> CallResult {
+    CallResult::with_output(Outcome::Done, CallOutput { summary, content, ..CallOutput::default() })
 }
 
-/// How a child ended, as the end of a sentence.
-pub(crate) fn how(child: &OpenChild) -> String {
-    let Some(ended) = &child.ended else { return "lives".to_owned() };
+/// Returns the end of a sentence about how a child ended.
+pub(crate) fn child_end_phrase(child: &OpenChild) -> String {
+    let Some(ended) = &child.ended else { return "is running".to_owned() };
     let exit = ended.exit.map(|exit| format!(", exit status {exit}")).unwrap_or_default();
     match &ended.outcome {
         ChildOutcome::FailedToStart => "could not be started".to_owned(),
         ChildOutcome::Slept => format!("has stopped: idle{exit}"),
         ChildOutcome::Stopped => format!("has stopped{exit}"),
         ChildOutcome::Crashed => format!("has crashed{exit}"),
-        ChildOutcome::Returned => "is its own parent's again".to_owned(),
+        ChildOutcome::Returned => "is back with its own parent".to_owned(),
         ChildOutcome::Other(word) => format!("has ended ({word}){exit}"),
     }
 }
 
-fn end_of(child: &OpenChild, spent: &Spent) -> String {
+fn child_end_report(child: &OpenChild, spent: &Spend) -> String {
     let cost = if spent.unknown_cost > 0 { " and more of unknown price" } else { "" };
     format!(
         "reclaimed: {}\nspent: {} tokens, {:.4} USD{cost}, {} requests",

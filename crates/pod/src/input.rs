@@ -1,102 +1,103 @@
-//! What reaches a pod: everything that `step` takes.
+//! The inputs of `step`.
 //!
-//! Time and randomness arrive with the input. The pod does not know the wire: the driver turns a method into an
-//! `Order` in one match.
+//! Time and random seeds are part of the input. The pod does not know the wire protocol: the driver converts
+//! a method into a `PodCommand` in one match.
 
-use minke_model::{Failure, ModelEvent};
-use minke_policy::{RuleSet, Tier};
-use minke_prompts::Catalog;
+use minke_model::{ModelError, ModelEvent};
+use minke_policy::{RuleSet, SandboxBackend};
+use minke_prompts::SnippetCatalog;
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, Budget, CallId, Class, Decision, Holder, ImageBlob,
-    InputSegment, Item, Judgement, Millis, Opened, Own, Paid, Parent, PodEvent, PodName, Preview, QueueId,
-    Route, RunId, Scope, SessionId, SnapshotFile, SnapshotWhen, SystemItem, Text, ToolSpec, Verdict,
+    InputSegment, InternalCall, Item, Judgement, Millis, Opened, ParentCall, PodEvent, PodName, PodSpend,
+    PolicyVerdict, Preview, QueueId, Route, RunId, Scope, SessionId, SnapshotFile, SnapshotWhen, SystemItem,
+    Text, ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tree::TreeNews;
+use crate::children::messages::ChildEvent;
 
-/// One thing that reached the pod.
+/// One input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Input {
+pub struct PodInput {
     pub now: Millis,
-    /// Fresh for every input; new ids are made from it.
+    /// Unique per input; new ids are derived from it.
     pub seed: u64,
-    pub what: What,
+    pub kind: InputKind,
 }
 
-/// Everything that can reach a pod.
+/// The kinds of inputs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
-    /// The process has begun: always the first input.
-    Boot(Box<Boot>),
-    /// Somebody wants something.
-    Order(Box<Request>),
+pub enum InputKind {
+    /// The process has started. Always the first input.
+    Boot(Box<BootInfo>),
+    /// A command of a client, a pod or a hook.
+    Command(Box<CommandRequest>),
     /// A piece of the reply to request `call`.
     Model {
         call: u64,
         event: ModelEvent,
     },
-    /// The reply to request `call` will not be whole.
+    /// The reply to request `call` failed.
     ModelFailed {
         call: u64,
-        failure: Failure,
+        failure: ModelError,
     },
-    /// What a call would touch, or why it cannot be made at all.
+    /// The prepared call, or why it is invalid.
     Prepared {
         call_id: CallId,
-        prepared: Box<Result<Prepared, String>>,
+        prepared: Box<Result<PreparedCall, String>>,
     },
-    /// A call that was started has ended.
+    /// A running call has ended.
     CallEnded {
         call_id: CallId,
         ended: CallEnd,
     },
-    /// Whether a verifiable call of an earlier life took effect.
+    /// The check whether a verifiable call of an earlier process took effect.
     FileChecked {
         call_id: CallId,
-        found: FileFound,
+        result: FileCheck,
     },
-    /// What has changed in the write scope since it was last captured, or why it cannot be captured.
+    /// The changes in the write scope since the last capture, or why it failed.
     Captured {
         run: RunId,
         when: SnapshotWhen,
         captured: Result<Vec<SnapshotFile>, String>,
     },
-    /// A command has reached a host through the pod's proxy, or was not let: where to, and how many bytes.
-    Reached(Value),
-    /// The rules that people wrote have changed.
-    Policy(Box<RuleSet>),
-    /// What hooks said at a point at which they may steer.
-    HooksSaid {
+    /// A command has connected to a host through the pod's proxy or was denied: host and byte counts.
+    NetworkAccess(Value),
+    /// The policy rules have changed.
+    RulesChanged(Box<RuleSet>),
+    /// The reply of hooks.
+    HookReply {
         point: HookPoint,
-        said: Box<HooksSaid>,
+        verdict: Box<HookVerdict>,
     },
-    /// What has come of an order to other pods, or happened to one.
-    Tree(Box<TreeNews>),
-    Timer(Timer),
+    /// An event about another pod, or the result of a command to it.
+    Child(Box<ChildEvent>),
+    Timer(PodTimer),
     /// SIGTERM or SIGINT.
     Signal,
-    /// How many clients are connected now.
-    Clients(usize),
-    /// The client that this pod was started for is gone.
-    OwnerGone,
-    /// How many commands run now, those in the background among them.
-    Commands(usize),
-    /// A write failed; the pod was made again from the log. Its open run ends here.
+    /// The number of connected clients.
+    ClientCount(usize),
+    /// The client that this pod was started for has disconnected.
+    OwnerDisconnected,
+    /// The number of running commands, including background ones.
+    CommandCount(usize),
+    /// A write failed and the pod was rebuilt from the log. The open run ends.
     StorageFailed {
         message: String,
     },
-    /// There is space again.
-    StorageBack,
-    /// The models were looked up again.
+    /// The disk has free space again.
+    StorageRestored,
+    /// The models were resolved again.
     Routes {
         route: Option<Route>,
         no_route: String,
         fallbacks: Vec<Route>,
-        costs: Vec<Cost>,
+        costs: Vec<ModelCost>,
     },
-    /// A hand has something to tell the person.
+    /// An alert of the driver.
     Alert {
         level: AlertLevel,
         source: AlertSource,
@@ -104,79 +105,79 @@ pub enum What {
     },
 }
 
-/// What the process knows when it begins.
+/// The state of the process at boot.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Boot {
+pub struct BootInfo {
     pub pid: u32,
     pub boot_id: String,
     pub host: String,
     pub version: String,
-    /// Exactly what is offered, sorted by name.
+    /// The offered tools, sorted by name.
     pub tools: Vec<ToolSpec>,
     pub system_prompt: String,
-    /// Absent if no model is configured or it cannot be had; then `no_route` says why, for whoever runs.
+    /// Absent if no model is configured or available; then `no_route` says why.
     pub route: Option<Route>,
     pub no_route: String,
-    /// Models that are asked in this order when the first one cannot be had any more.
+    /// Fallback models in the order of use.
     pub fallbacks: Vec<Route>,
-    /// What is known of the price of each of these models.
-    pub costs: Vec<Cost>,
-    /// Where this pod can be reached; a parent answers questions there.
+    /// Prices and limits of these models.
+    pub costs: Vec<ModelCost>,
+    /// The pod's socket; a parent answers asks there.
     pub socket: String,
-    /// What holds this life's commands, as it was tried.
-    pub fence: Tier,
-    /// The pod's own directories, which it may touch beside its scope.
-    pub own: Scope,
-    /// The rules that hold now; they are logged before they count if they differ from those in the log.
+    /// The tested sandbox backend for commands.
+    pub sandbox: SandboxBackend,
+    /// The pod's own directories, which it may access in addition to its scope.
+    pub own_dirs: Scope,
+    /// The current policy rules. Changes are logged before they apply.
     pub rules: RuleSet,
-    /// Where hooks are to be asked.
-    pub steers: Steers,
-    /// What inputs refer to that were queued while no pod lived, or why that cannot be had.
-    pub referred: Vec<(QueueId, Result<Referred, String>)>,
-    /// Texts in the place of the catalog's own; logged before they count if they differ from those in the log.
-    pub catalog: Catalog,
+    /// The points with hooks that must be asked.
+    pub hook_points: HookPoints,
+    /// References of inputs that were queued while no pod ran, or why they cannot be read.
+    pub references: Vec<(QueueId, Result<ResolvedReferences, String>)>,
+    /// Texts that replace those of the built-in catalog. Changes are logged before they apply.
+    pub catalog: SnippetCatalog,
 }
 
-/// What a request to a model may come to.
+/// Price and limits of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub struct ModelCost {
     pub route: Route,
-    /// The most that it says in one reply, in tokens.
+    /// Maximum number of output tokens of one reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Dollars for each token of the dearest kind of input, and of output; absent if nobody knows.
+    /// Dollars per token of the most expensive kind of input, and of output; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
+    pub price: Option<TokenPrice>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Price {
+pub struct TokenPrice {
     pub input: f64,
     pub output: f64,
 }
 
-/// At which points there are hooks that may steer; at the others nobody is asked and nothing is waited for.
+/// The points with hooks that must be asked. Without them nothing waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Steers {
+pub struct HookPoints {
     pub user_prompt: bool,
     pub before_tool: bool,
     pub before_stop: bool,
 }
 
-/// Where hooks are asked, so that their answer finds its way back.
+/// The point and id of a hook request, so that the reply can be matched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookPoint {
-    /// A `run` that is not accepted yet, by this life's own number for it.
+    /// A `run` that is not accepted yet, with its number in this process.
     UserPrompt(u64),
-    /// A call, and this life's own number of the question: a late answer to an older one is not taken for it.
+    /// A call, with the number of the request in this process, so that late replies can be ignored.
     BeforeTool(CallId, u64),
     BeforeStop(RunId),
 }
 
-/// What hooks are told at a point.
+/// A request to hooks.
 #[expect(clippy::large_enum_variant, reason = "it travels in a box, one at a time")]
 #[derive(Debug, Clone, PartialEq)]
-pub enum HookQuestion {
+pub enum HookRequest {
     UserPrompt {
         input: Vec<InputSegment>,
         from: Actor,
@@ -186,37 +187,37 @@ pub enum HookQuestion {
         arguments: Text,
         action: Action,
         preview: Option<Preview>,
-        verdict: Verdict,
-        /// Whether the arguments may be rewritten: once, not again.
+        verdict: PolicyVerdict,
+        /// Whether hooks may rewrite the arguments: once per call.
         may_rewrite: bool,
     },
     BeforeStop {
-        /// What the model said last.
+        /// The last text of the model.
         text: String,
-        /// How often this run was told to go on already.
-        again: u32,
+        /// How often hooks have continued this run.
+        continues: u32,
     },
 }
 
-/// What all hooks at a point came to: the strictest word, and who said it.
+/// The combined reply of all hooks at a point: the strictest verdict and its hook.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HooksSaid {
+pub struct HookVerdict {
     pub outcome: Judgement,
-    /// The hook that decided, as `hooks.toml` names it.
+    /// The hook that decided, by its name in `hooks.toml`.
     pub by: Option<String>,
     pub reason: Option<String>,
-    /// New arguments of a call (the JSON text), or the new text of an input.
+    /// New arguments of a call (JSON text), or the new text of an input.
     pub rewritten: Option<String>,
-    /// What the model is to read besides.
+    /// Additional context for the model.
     pub context: Option<String>,
-    /// What went wrong with hooks that did not decide; told to the person.
+    /// Errors of hooks that did not decide; shown to the person.
     pub problems: Vec<String>,
 }
 
-impl HooksSaid {
-    /// Nobody objects.
-    pub fn nothing() -> HooksSaid {
-        HooksSaid {
+impl HookVerdict {
+    /// Returns a verdict without objections.
+    pub fn allow() -> HookVerdict {
+        HookVerdict {
             outcome: Judgement::Allow,
             by: None,
             reason: None,
@@ -227,8 +228,8 @@ impl HooksSaid {
     }
 }
 
-impl Boot {
-    pub(crate) fn opened(&self, epoch: u64) -> Opened {
+impl BootInfo {
+    pub(crate) fn opened_entry(&self, epoch: u64) -> Opened {
         Opened {
             epoch,
             pid: self.pid,
@@ -236,39 +237,39 @@ impl Boot {
             host: self.host.clone(),
             version: self.version.clone(),
             holder: Holder::Pod,
-            fence: Some(self.fence.to_string()),
-            own: Some(self.own.clone()).filter(|own| *own != Scope::default()),
+            fence: Some(self.sandbox.to_string()),
+            own: Some(self.own_dirs.clone()).filter(|own| *own != Scope::default()),
         }
     }
 }
 
-/// An input with what it refers to: its images are blobs, and the rest has been read.
+/// An input with its resolved references: images are blobs, files have been read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Referred {
+pub struct ResolvedReferences {
     pub input: Vec<InputSegment>,
     pub attached: Vec<SystemItem>,
 }
 
-/// An order, who gave it, and where its reply goes.
+/// A command, its sender and where to send the reply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct CommandRequest {
     pub from: Actor,
-    /// Absent if nobody waits for a reply; refusals are still told (`Step::replies` with no `to`).
-    pub reply: Option<ReplyTo>,
-    pub order: Order,
+    /// Absent if no reply is expected. Refusals are still reported (`Step::replies` with no `to`).
+    pub reply: Option<ReplyId>,
+    pub command: PodCommand,
 }
 
-/// The driver's own number for somebody who waits for a reply.
+/// The driver's id of a client that waits for a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplyTo(pub u64);
+pub struct ReplyId(pub u64);
 
-/// What somebody may want of a pod. Reading (`status`, `read`, `hello` …) and `fork` change nothing here, so the
-/// driver answers them; they stand in the state table all the same.
+/// A command to a pod. Methods that only read (`status`, `read`, `hello` …) and `fork` are answered by the
+/// driver; the state table lists them all the same.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Order {
+pub enum PodCommand {
     Run {
         input: Vec<InputSegment>,
-        /// What it refers to, as the driver has read it, or why that cannot be had.
+        /// The resolved references, or why they cannot be read.
         attached: Result<Vec<SystemItem>, String>,
         mode: RunMode,
         op_id: Option<String>,
@@ -280,7 +281,7 @@ pub enum Order {
         message: String,
         auto_run: bool,
     },
-    /// From a child; `from_seq` makes it once.
+    /// From a child; `from_seq` makes it idempotent.
     PodEvent {
         event: PodEvent,
         from: Option<SessionId>,
@@ -303,8 +304,8 @@ pub enum Order {
     Compact {
         instructions: Option<String>,
     },
-    /// The driver has read what the log says about `to_seq` and whether the head is still the expected one.
-    Rewind(Box<Rewind>),
+    /// The driver has read `to_seq` from the log and compared the expected head.
+    Rewind(Box<RewindRequest>),
     Undo {
         run: Option<RunId>,
     },
@@ -317,7 +318,7 @@ pub enum Order {
         id: String,
         state: Value,
     },
-    Set(Box<Changes>),
+    Set(Box<SessionUpdate>),
     Yield,
     RestartMcp {
         server: String,
@@ -325,31 +326,31 @@ pub enum Order {
     Shutdown {
         mode: ShutdownMode,
     },
-    /// Start a pod below this one again that has no living ancestor nearer than this one. The reply comes when it lives.
-    RestorePod(Box<Stopped>),
+    /// Restarts a descendant whose nearest running ancestor is this pod. The reply is sent when it runs.
+    RestorePod(Box<StoppedPod>),
     Wait {
-        until: Until,
+        until: WaitCondition,
         timeout_ms: u64,
     },
 }
 
-/// A pod below this one that does not live, as its log says. What this pod knows of it itself counts for more.
+/// A stopped descendant, as its log describes it. This pod's own facts about it take precedence.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stopped {
+pub struct StoppedPod {
     pub session: SessionId,
     pub name: PodName,
     pub scope: Scope,
-    /// Who had spawned it, and by which call.
-    pub parent: Parent,
-    /// What it was granted over its whole session.
+    /// The pod that spawned it, and the call.
+    pub parent: ParentCall,
+    /// The granted budget of its whole session.
     pub budget: Option<Budget>,
-    /// Who is between it and this pod, nearest to it first.
-    pub line: Vec<SessionId>,
-    /// What it and everybody below it has spent.
-    pub paid: Vec<Paid>,
+    /// The sessions between it and this pod, nearest to it first.
+    pub ancestors: Vec<SessionId>,
+    /// Spending of it and all its descendants.
+    pub paid: Vec<PodSpend>,
 }
 
-/// What a `run` does when a run is open already.
+/// The behavior of `run` if a run is already open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMode {
     Reject,
@@ -364,9 +365,9 @@ pub enum ShutdownMode {
     Now,
 }
 
-/// What a `wait` waits for.
+/// The condition of a `wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitCondition {
     /// No run is open.
     Idle,
     /// A question is open.
@@ -375,15 +376,15 @@ pub enum Until {
     Seq(u64),
 }
 
-/// Back to before an input.
+/// A rewind to the state before an input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rewind {
-    /// The `user_input` to go back to: it and everything later leave the context.
+pub struct RewindRequest {
+    /// The `user_input` to rewind to: it and all later items leave the context.
     pub to_seq: u64,
-    /// The head is the one that the asker saw.
-    pub head_fits: bool,
-    /// The context as it was just before `to_seq`, and the input that stood there; `None` if `to_seq` is not an
-    /// input of this session.
+    /// The log's head is the one that the client expects.
+    pub head_matches: bool,
+    /// The context just before `to_seq` and the input at `to_seq`; `None` if `to_seq` is not an input of this
+    /// session.
     pub target: Option<RewindTarget>,
 }
 
@@ -395,114 +396,114 @@ pub struct RewindTarget {
 
 /// Logged changes of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Changes {
+pub struct SessionUpdate {
     pub name: Option<PodName>,
     pub archived: Option<bool>,
     /// `(key, value)`, by their manifest keys: `model.ref`, `permissions.posture`, `budget` …
     pub config: Vec<(String, Value)>,
-    /// A new route, if the model changed and could be had.
+    /// A new route, if the model changed and is available.
     pub route: Option<Route>,
-    /// What is known of its price.
-    pub cost: Option<Cost>,
+    /// Its price and limits.
+    pub cost: Option<ModelCost>,
     /// `Some(None)` clears the goal.
     pub goal: Option<Option<String>>,
     pub progress: Option<(Option<f64>, String)>,
-    /// A remembered approval that is handed over: rule and reach.
+    /// An approval passed by another client or pod: rule and reach.
     pub grant: Option<(String, String)>,
 }
 
-/// A call that can be made: what it would touch and what it would change.
+/// A call that can be made: its accesses and its change.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Prepared {
+pub struct PreparedCall {
     pub class: Class,
     pub action: Action,
     pub preview: Option<Preview>,
-    /// What the mind itself is to do; then no hand runs the call.
-    pub own: Option<Own>,
-    /// The file that it would change as it is now; its content is kept already.
-    pub before: Option<SnapshotFile>,
-    /// Why the change cannot be made as things are now: nobody is asked about it.
+    /// Set if the pod carries out the call itself; then the driver does not run it.
+    pub internal_call: Option<InternalCall>,
+    /// The target file before the change; its content is already stored.
+    pub file_before: Option<SnapshotFile>,
+    /// Why the change is currently impossible; then no approval is requested.
     pub problem: Option<String>,
 }
 
-impl Prepared {
-    pub fn new(class: Class, action: Action) -> Prepared {
-        Prepared { class, action, preview: None, own: None, before: None, problem: None }
+impl PreparedCall {
+    pub fn new(class: Class, action: Action) -> PreparedCall {
+        PreparedCall { class, action, preview: None, internal_call: None, file_before: None, problem: None }
     }
 }
 
-/// How a started call ended.
+/// The end of a running call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEnd {
-    Done(Said),
+    Done(CallOutput),
     Failed {
         message: String,
     },
     Invalid {
         message: String,
     },
-    /// Stopped because its time was over; `said` is what it had come to.
+    /// The call was stopped after its timeout; `output` is partial.
     TimedOut {
         after_ms: u64,
-        said: Option<Said>,
+        output: Option<CallOutput>,
     },
 }
 
 impl CallEnd {
     pub fn done(summary: impl Into<String>, content: Option<String>) -> CallEnd {
-        CallEnd::Done(Said { summary: summary.into(), content, ..Said::default() })
+        CallEnd::Done(CallOutput { summary: summary.into(), content, ..CallOutput::default() })
     }
 }
 
-/// What a call said. Blobs that it names are kept already.
+/// The output of a call. The blobs that it names are already stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct CallOutput {
     pub summary: String,
     pub content: Option<String>,
     pub images: Vec<ImageBlob>,
-    /// The whole of what `content` is a part of.
-    pub rest: Option<String>,
-    /// Instructions that lie where the call has worked.
-    pub instructions: Vec<Instructions>,
+    /// The blob with the full output, if `content` is truncated.
+    pub full_blob: Option<String>,
+    /// Instruction files in the directories where the call has worked.
+    pub instructions: Vec<NestedInstructions>,
 }
 
-/// Instructions of a directory below the one in which the pod works, as the model is told of them.
+/// An instruction file below the working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instructions {
+pub struct NestedInstructions {
     pub path: String,
     pub body: String,
 }
 
-/// What the file of a verifiable call says about it.
+/// The state of the file of a verifiable call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileFound {
-    /// As it was before: it did not happen.
+pub enum FileCheck {
+    /// As before the call: it did not happen.
     Before,
-    /// As it was to become: it happened.
+    /// As after the call: it happened.
     After,
     Neither,
 }
 
-/// Something that was to happen at a time.
+/// A timer of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// Calls that were given time to end after a `pause` have had it.
+pub enum PodTimer {
+    /// The time for calls to end after a `pause` is over.
     PauseGrace,
     IdleExit,
-    /// The request of this number is to be made again.
+    /// The request with this number is retried.
     Retry(u64),
-    Wait(ReplyTo),
+    Wait(ReplyId),
     AskExpires(AskId),
-    /// A run that was interrupted while it waited for a time goes on.
+    /// An interrupted run that waited for a time is resumed.
     Resume,
-    /// A WaitPods has waited long enough; this life's own number of it.
+    /// The timeout of a WaitPods call, by its number in this process.
     WaitPods(u64),
     /// The budget's `wall_s` is over.
-    Wall,
-    /// A pod that stops has waited long enough for its reports to arrive.
-    Flush,
-    /// A job is tried again.
-    Job,
-    /// The time of a job is over.
-    Deadline,
+    BudgetWall,
+    /// The timeout for sending reports before the pod exits.
+    OutboxFlush,
+    /// The next attempt of a job is due.
+    JobRetry,
+    /// The deadline of a job has passed.
+    JobDeadline,
 }

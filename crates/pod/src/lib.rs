@@ -1,68 +1,45 @@
-//! Pod: what a pod decides.
+//! The pod's state machine.
 //!
-//! `Pod::step` takes one input and gives what is to be written, shown and done. Durable state changes only in
-//! `State::apply`, so replaying the log gives the same pod. No clock, disk, socket, task or randomness is here.
+//! `Pod::step` takes one input and returns entries to write, events to show and effects to run. Durable state
+//! changes only in `State::apply_entry`, so replaying the log restores the pod. The crate uses no clock,
+//! disk, socket, task or randomness.
 
-mod asks;
+mod apply;
 mod audit;
-mod birth;
-mod boot;
 mod budget;
 mod calls;
-mod capture;
 mod children;
-mod digest;
-mod family;
-mod firing;
-mod fold;
-mod gate;
-mod guests;
-mod hooks;
 mod input;
-mod instructed;
 mod job;
-mod loops;
-mod notes;
-mod orders;
-mod outbox;
-mod own;
 mod pod;
-mod reply;
-mod reply_end;
-mod retry;
-mod rewind;
-mod rules;
 mod run;
-mod scripts;
-mod spawning;
+mod session;
 mod state;
 mod status;
 mod step;
-mod stop;
 mod table;
-mod told;
-mod tree;
-mod waits;
-mod yielding;
 
 pub use audit::Audit;
-pub use birth::{Forking, Moment, NewSession, Task, Visit, Visitor, Written, fork, new_session, visit};
-pub use budget::{KEY as BUDGET, is_spent};
-pub use family::Held;
-pub use firing::Fire;
-pub use gate::{BY_HOOK, Limits, REWRITTEN};
+pub use budget::{BUDGET_KEY as BUDGET, is_budget_spent};
+pub use calls::commands::UNDO_TOOL;
+pub use calls::gate::{HOOK_REWRITE_SUFFIX, ParentLimits, REWRITTEN_PREFIX};
+pub use children::messages::{ChildCommand, ChildEvent, DescendantState, OutgoingMessage, SpawnRequest};
+pub use children::state::HeldBudget;
 pub use input::*;
-pub use instructed::instructions_told;
-pub use job::DEADLINE;
-pub use minke_thread::Wish;
-pub use orders::UNDO;
-pub use pod::{NETWORK, Pod};
-pub use reply_end::{FILTERED, REFUSED};
-pub use rewind::{RewindScan, Target};
-pub use rules::RULES;
-pub use run::{COSTS, UNREAD};
+pub use job::DEADLINE_REASON;
+pub use job::schedule::ScheduleEvent;
+pub use minke_thread::JobAction;
+pub use pod::{NETWORK_DOMAIN, Pod};
+pub use run::reply_end::{FILTERED_MESSAGE, REFUSED_MESSAGE};
+pub use run::rewind::{RewindPoint, RewindScan};
+pub use run::{COSTS_KEY, UNREAD_PREFIX};
+pub use session::nested_instructions::shown_instructions;
+pub use session::offline::{
+    ForkRequest, InitialTask, NewSession, OfflineEdit, OfflineWriter, StepDraft, StepSeed,
+    apply_offline_edit, fork_session, new_session,
+};
+pub use session::prompt_vars::{CATALOG_KEY, prompt_variables};
+pub use session::rules::RULES_KEY;
 pub use state::State;
 pub use step::*;
-pub use table::{Cell, MethodKind, cell};
-pub use told::{CATALOG, variables};
-pub use tree::{KinKnown, Sending, Spawning, TreeNews, TreeOrder};
+pub use table::{Disposition, MethodKind, disposition};

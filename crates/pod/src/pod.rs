@@ -1,416 +1,434 @@
-//! The pod: one `step` for everything that reaches it, in whatever state.
-//!
-//! Here: the machine's parts, and how an entry is noted. Elsewhere: what each input leads to, one file a life.
+//! The pod: `step` handles every input in every state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, AskId, CallId, Carry, Draft, Durability, Entry, Extension, Ids,
-    Kind, Millis, QueueId, Route, RunId, SessionId, limits,
+    Actor, Alert, AlertLevel, AlertSource, AskId, CallId, Carry, Draft, Durability, Entry, Extension,
+    IdGenerator, Kind, Millis, QueueId, Route, RunId, SessionId, limits,
 };
 
-use crate::calls::Work;
-use crate::input::{Boot, Cost, Input, Until, What};
-use crate::reply::ReplyDraft;
+use crate::calls::CallProgress;
+use crate::input::{BootInfo, InputKind, ModelCost, PodInput, WaitCondition};
+use crate::run::reply::ReplyDraft;
 use crate::state::State;
-use crate::step::{Effect, Given, Live, LiveWhat, News, OpenBlock, Phase, Refusal, Reply, Status, Step};
-use crate::{ReplyTo, ShutdownMode, Timer};
+use crate::step::{
+    CommandRefusal, CommandReply, Effect, LiveEvent, LiveEventKind, OpenBlock, PodPhase, ReplyBody,
+    StatusReport, Step, StepEvent,
+};
+use crate::{PodTimer, ReplyId, ShutdownMode};
 
-/// A carry is written this many entries before the limit, so that no step can run past it.
+/// Margin before the carry limit, so that no step exceeds it.
 const CARRY_MARGIN: u64 = 1_000;
 
-/// Extensions of this domain say what commands have reached.
-pub const NETWORK: &str = "network";
+/// The extension domain for network accesses of commands.
+pub const NETWORK_DOMAIN: &str = "network";
 
-/// One agent: what it knows (durable, `state`) and what is going on in this life of it (`now`).
+/// One agent: its durable state and the volatile state of this process.
 #[derive(Debug, Clone)]
 pub struct Pod {
     pub(crate) state: State,
-    pub(crate) life: Life,
+    pub(crate) volatile: Volatile,
 }
 
-/// What dies with the process. None of it decides anything that a restart would have to know.
+/// State that is lost with the process. A restart must not depend on it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Life {
-    pub(crate) boot: Option<Box<Boot>>,
-    /// A route that came with a change of the model.
-    pub(crate) route: Option<Route>,
-    /// How many models of this run have failed: the fallbacks before this one are not asked again in it.
-    pub(crate) fallen: usize,
-    /// When the run that was interrupted while it waited goes on.
+pub(crate) struct Volatile {
+    pub(crate) boot: Option<Box<BootInfo>>,
+    /// The route of a changed model.
+    pub(crate) changed_route: Option<Route>,
+    /// Number of models that failed in this run; the fallbacks before this index are skipped.
+    pub(crate) failed_models: usize,
+    /// When the interrupted run that waited for a time is resumed.
     pub(crate) resume_at: Option<Millis>,
-    /// The person knows that no more recordings are kept.
-    pub(crate) told_full: bool,
-    /// The reply that is streaming in.
-    pub(crate) reply: Option<ReplyDraft>,
-    /// Why the model stopped in the turn that is going on.
+    /// The user has been warned that no more recordings are stored.
+    pub(crate) warned_recordings_full: bool,
+    /// The streaming reply.
+    pub(crate) reply_draft: Option<ReplyDraft>,
+    /// Why the model stopped in the current turn.
     pub(crate) stop_reason: String,
-    /// The turn that is going on has calls: its results are to be shown to the model.
-    pub(crate) had_calls: bool,
-    /// Calls that a hand is busy with, or that wait for one.
-    pub(crate) work: BTreeMap<CallId, Work>,
-    /// Calls that clients made and that are not dispatched yet.
-    pub(crate) guests: Vec<crate::guests::Guest>,
-    /// Instructions that were found and wait for the next request, with the calls that led to them.
-    pub(crate) instructions: Vec<(CallId, crate::input::Instructions)>,
-    /// This life's number of the newest question to hooks.
-    pub(crate) hooks: u64,
-    /// Inputs that hooks are asked about.
-    pub(crate) parked: Vec<crate::hooks::Parked>,
-    /// Queued inputs that hooks have seen, with the text that they want instead.
-    pub(crate) seen: BTreeMap<QueueId, Option<String>>,
-    /// The run that would end, if hooks let it.
-    pub(crate) ending: Option<crate::hooks::Ending>,
-    /// The write scope is being captured before this run's first command.
-    pub(crate) capturing: Option<RunId>,
-    /// How this run left the write scope is being looked at.
-    pub(crate) closing: Option<RunId>,
-    /// The pod stops as soon as that is known.
-    pub(crate) stop_waits: bool,
-    /// The write scope cannot be captured; the person knows.
-    pub(crate) uncapturable: bool,
+    /// The current turn has calls, so another request must show their results.
+    pub(crate) turn_had_calls: bool,
+    /// Progress of the open calls.
+    pub(crate) call_progress: BTreeMap<CallId, CallProgress>,
+    /// Client calls that are not dispatched yet.
+    pub(crate) client_calls: Vec<crate::calls::client_calls::ClientCall>,
+    /// Instruction files for the next request, with the calls that led to them.
+    pub(crate) pending_instructions: Vec<(CallId, crate::input::NestedInstructions)>,
+    /// The number of the newest hook request.
+    pub(crate) last_hook_number: u64,
+    /// Inputs that wait for hooks.
+    pub(crate) pending_inputs: Vec<crate::calls::hooks::PendingInput>,
+    /// Queued inputs that hooks have checked, with their replacement text.
+    pub(crate) hooked_inputs: BTreeMap<QueueId, Option<String>>,
+    /// The run that ends unless hooks continue it.
+    pub(crate) pending_end: Option<crate::calls::hooks::PendingEnd>,
+    /// The run whose write scope is captured before its first command.
+    pub(crate) capturing_before: Option<RunId>,
+    /// The run whose write scope is captured after its end.
+    pub(crate) capturing_after: Option<RunId>,
+    /// The pod stops when this capture is done.
+    pub(crate) stop_after_capture: bool,
+    /// The write scope cannot be captured; the user has been warned.
+    pub(crate) capture_failed: bool,
     /// A `pause` waits for calls to end.
-    pub(crate) pausing: Option<Pausing>,
-    pub(crate) stopping: Option<Stopping>,
-    /// A run that ends now is followed by another at once: the queue waits.
-    pub(crate) suspend_queue: bool,
-    pub(crate) waiters: Vec<Waiter>,
-    pub(crate) clients: usize,
-    pub(crate) commands: usize,
-    pub(crate) idle_timer: bool,
-    /// The client that this pod was started for is gone: it stays no longer than it has something to do.
-    pub(crate) orphaned: bool,
+    pub(crate) pause: Option<PauseRequest>,
+    pub(crate) stop_mode: Option<StopMode>,
+    /// Another run follows the ending one, so the queue must not start a run.
+    pub(crate) queue_suspended: bool,
+    pub(crate) waiters: Vec<StateWaiter>,
+    pub(crate) client_count: usize,
+    pub(crate) command_count: usize,
+    pub(crate) idle_timer_set: bool,
+    /// The owner client has disconnected, so the pod exits when it is idle.
+    pub(crate) is_orphaned: bool,
     /// The log cannot be written; new runs are refused.
-    pub(crate) storage_failed: Option<String>,
-    pub(crate) told: Option<Status>,
-    /// The time of the step that is being made.
+    pub(crate) storage_error: Option<String>,
+    pub(crate) published_status: Option<StatusReport>,
+    /// The time of the current step.
     pub(crate) now: Millis,
-    /// What is known of the price of a model that came with a change.
-    pub(crate) cost: Option<Cost>,
-    /// Children that are being started in this life.
-    pub(crate) starting: BTreeSet<SessionId>,
-    /// Children of earlier lives that are being looked for.
-    pub(crate) watching: BTreeSet<SessionId>,
-    /// Who waits for a child to live again.
-    pub(crate) restoring: Vec<(SessionId, ReplyTo)>,
+    /// Price and limits of a changed model.
+    pub(crate) changed_cost: Option<ModelCost>,
+    /// Children that this process is starting.
+    pub(crate) starting_children: BTreeSet<SessionId>,
+    /// Children of earlier processes whose state is being checked.
+    pub(crate) watched_children: BTreeSet<SessionId>,
+    /// Clients that wait for a child to restart.
+    pub(crate) restore_waiters: Vec<(SessionId, ReplyId)>,
     /// Calls that stop a child.
-    pub(crate) stops: BTreeMap<SessionId, CallId>,
-    /// Calls that spawn a child and wait for it, until when.
-    pub(crate) spawn_waits: BTreeMap<CallId, Millis>,
-    /// Calls of an earlier life that end when it is known what became of their child.
-    pub(crate) lost: Vec<(CallId, SessionId)>,
-    pub(crate) waits: Vec<crate::waits::Waits>,
-    pub(crate) wait_number: u64,
-    /// Something was said to this pod in this step.
-    pub(crate) message_came: bool,
-    /// Questions of children that a wait has told.
-    pub(crate) asks_told: BTreeSet<AskId>,
-    /// The report that is on its way.
-    pub(crate) reporting: Option<u64>,
-    /// The pod stops and waits for its reports to arrive.
-    pub(crate) flushing: bool,
-    /// The pod stops because nobody needs it now.
-    pub(crate) sleepy: bool,
-    pub(crate) yielding: crate::yielding::Yielding,
-    /// When the budget's time is over, as the timer was set.
-    pub(crate) wall: Option<Millis>,
-    pub(crate) failing: Option<crate::loops::Failing>,
-    pub(crate) told_of_loop: Option<u32>,
-    pub(crate) job: crate::job::JobTimers,
+    pub(crate) stop_calls: BTreeMap<SessionId, CallId>,
+    /// Deadlines of spawn calls that wait for their child.
+    pub(crate) spawn_deadlines: BTreeMap<CallId, Millis>,
+    /// Calls of an earlier process that end when the state of their child is known.
+    pub(crate) lost_calls: Vec<(CallId, SessionId)>,
+    pub(crate) pod_waits: Vec<crate::children::wait::PodWait>,
+    pub(crate) last_wait_number: u64,
+    /// A message arrived in this step.
+    pub(crate) message_received: bool,
+    /// Asks of children that a wait has already returned.
+    pub(crate) reported_asks: BTreeSet<AskId>,
+    /// The report in flight.
+    pub(crate) report_in_flight: Option<u64>,
+    /// The pod is exiting and waits for its reports to arrive.
+    pub(crate) outbox_flushing: bool,
+    /// The pod exits because it is idle.
+    pub(crate) exits_idle: bool,
+    pub(crate) scope_yield: crate::children::scope_yield::ScopeYield,
+    /// The deadline of the budget, as the timer is set.
+    pub(crate) wall_deadline: Option<Millis>,
+    pub(crate) repeated_failure: Option<crate::run::loop_guard::RepeatedFailure>,
+    pub(crate) loop_warned_at: Option<u32>,
+    pub(crate) job_timers: crate::job::JobTimers,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Pausing {
+pub(crate) struct PauseRequest {
     pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stopping {
-    /// When the run that is open has ended.
+pub(crate) enum StopMode {
+    /// After the open run.
     AfterRun,
     Now,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Waiter {
-    pub(crate) reply: ReplyTo,
-    pub(crate) until: Until,
+pub(crate) struct StateWaiter {
+    pub(crate) reply: ReplyId,
+    pub(crate) condition: WaitCondition,
 }
 
-/// One step being made: the moment, the ids, and what it has given so far.
-pub(crate) struct Making {
+/// The step being built: its time, ids and result.
+pub(crate) struct StepBuilder {
     pub(crate) now: Millis,
-    pub(crate) ids: Ids,
-    pub(crate) step: Step,
+    pub(crate) ids: IdGenerator,
+    pub(crate) result: Step,
 }
 
-impl Making {
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.step.effects.push(effect);
+impl StepBuilder {
+    pub(crate) fn add_effect(&mut self, effect: Effect) {
+        self.result.effects.push(effect);
     }
 
-    pub(crate) fn accept(&mut self, to: Option<ReplyTo>, given: Given) {
+    pub(crate) fn accept_request(&mut self, to: Option<ReplyId>, body: ReplyBody) {
         if to.is_some() {
-            self.step.replies.push(Reply { to, result: Ok(given) });
+            self.result.replies.push(CommandReply { to, result: Ok(body) });
         }
     }
 
-    pub(crate) fn refuse(&mut self, to: Option<ReplyTo>, refusal: Refusal) {
-        self.step.replies.push(Reply { to, result: Err(refusal) });
+    pub(crate) fn refuse_request(&mut self, to: Option<ReplyId>, refusal: CommandRefusal) {
+        self.result.replies.push(CommandReply { to, result: Err(refusal) });
     }
 }
 
 impl Pod {
-    /// A pod made from its log. Its first input is `What::Boot`.
+    /// Creates a pod from its log. Its first input is `InputKind::Boot`.
     pub fn new(state: State) -> Pod {
-        Pod { state, life: Life::default() }
+        Pod { state, volatile: Volatile::default() }
     }
 
-    /// The same process with a state made again from the log, after a write has failed: what was going on is gone.
-    pub fn rebuilt(state: State, old: Pod) -> Pod {
-        let life = Life {
-            boot: old.life.boot,
-            route: old.life.route,
-            stopping: old.life.stopping,
-            closing: old.life.closing,
-            stop_waits: old.life.stop_waits,
-            clients: old.life.clients,
-            commands: old.life.commands,
-            waiters: old.life.waiters,
-            idle_timer: old.life.idle_timer,
-            orphaned: old.life.orphaned,
-            told: old.life.told,
-            storage_failed: old.life.storage_failed,
-            hooks: old.life.hooks,
-            parked: old.life.parked,
-            seen: old.life.seen,
-            cost: old.life.cost,
-            starting: old.life.starting,
-            restoring: old.life.restoring,
-            yielding: old.life.yielding,
-            flushing: old.life.flushing,
-            sleepy: old.life.sleepy,
-            wait_number: old.life.wait_number,
-            wall: old.life.wall,
-            job: old.life.job,
-            ..Life::default()
+    /// Rebuilds the pod from the log after a failed write. Keeps the state of the process but not of running
+    /// work.
+    pub fn rebuild_from(state: State, old: Pod) -> Pod {
+        let volatile = Volatile {
+            boot: old.volatile.boot,
+            changed_route: old.volatile.changed_route,
+            stop_mode: old.volatile.stop_mode,
+            capturing_after: old.volatile.capturing_after,
+            stop_after_capture: old.volatile.stop_after_capture,
+            client_count: old.volatile.client_count,
+            command_count: old.volatile.command_count,
+            waiters: old.volatile.waiters,
+            idle_timer_set: old.volatile.idle_timer_set,
+            is_orphaned: old.volatile.is_orphaned,
+            published_status: old.volatile.published_status,
+            storage_error: old.volatile.storage_error,
+            last_hook_number: old.volatile.last_hook_number,
+            pending_inputs: old.volatile.pending_inputs,
+            hooked_inputs: old.volatile.hooked_inputs,
+            changed_cost: old.volatile.changed_cost,
+            starting_children: old.volatile.starting_children,
+            restore_waiters: old.volatile.restore_waiters,
+            scope_yield: old.volatile.scope_yield,
+            outbox_flushing: old.volatile.outbox_flushing,
+            exits_idle: old.volatile.exits_idle,
+            last_wait_number: old.volatile.last_wait_number,
+            wall_deadline: old.volatile.wall_deadline,
+            job_timers: old.volatile.job_timers,
+            ..Volatile::default()
         };
-        Pod { state, life }
+        Pod { state, volatile }
     }
 
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The blocks of the reply that have begun and not ended.
+    /// Returns the blocks of the reply that have begun and not ended.
     pub fn open_blocks(&self) -> Vec<OpenBlock> {
-        self.life.reply.as_ref().map(ReplyDraft::open_blocks).unwrap_or_default()
+        self.volatile.reply_draft.as_ref().map(ReplyDraft::open_blocks).unwrap_or_default()
     }
 
-    /// What one input leads to. It is already folded into this pod: if it cannot be written, the pod is to be made
-    /// again from the log (`rebuilt`).
-    pub fn step(&mut self, input: Input) -> Step {
-        let mut m = Making {
+    /// Handles one input. The result is already applied to this pod: if it cannot be written, rebuild the pod
+    /// from the log (`rebuild_from`).
+    pub fn step(&mut self, input: PodInput) -> Step {
+        let mut m = StepBuilder {
             now: input.now.max(self.state.facts.last_ts),
-            ids: Ids::new(input.now, input.seed),
-            step: Step::default(),
+            ids: IdGenerator::new(input.now, input.seed),
+            result: Step::default(),
         };
-        self.life.now = m.now;
-        match input.what {
-            What::Boot(boot) => self.boot(&mut m, boot),
-            What::Order(request) => self.order(&mut m, *request),
-            What::Model { call, event } => self.model_said(&mut m, call, event),
-            What::ModelFailed { call, failure } => self.model_failed(&mut m, call, failure),
-            What::Prepared { call_id, prepared } => self.prepared(&mut m, &call_id, *prepared),
-            What::CallEnded { call_id, ended } => self.call_ended(&mut m, &call_id, ended),
-            What::FileChecked { call_id, found } => self.file_checked(&mut m, &call_id, found),
-            What::Captured { run, when, captured } => self.captured(&mut m, run, &when, captured),
-            What::Reached(payload) => {
-                self.note(&mut m, Extension { domain: NETWORK.to_owned(), payload });
+        self.volatile.now = m.now;
+        match input.kind {
+            InputKind::Boot(boot) => self.boot_pod(&mut m, boot),
+            InputKind::Command(request) => self.handle_command(&mut m, *request),
+            InputKind::Model { call, event } => self.apply_model_event(&mut m, call, event),
+            InputKind::ModelFailed { call, failure } => self.handle_model_failure(&mut m, call, failure),
+            InputKind::Prepared { call_id, prepared } => self.handle_prepared(&mut m, &call_id, *prepared),
+            InputKind::CallEnded { call_id, ended } => self.finish_call(&mut m, &call_id, ended),
+            InputKind::FileChecked { call_id, result } => self.apply_file_check(&mut m, &call_id, result),
+            InputKind::Captured { run, when, captured } => self.apply_capture(&mut m, run, &when, captured),
+            InputKind::NetworkAccess(payload) => {
+                self.append_entry(&mut m, Extension { domain: NETWORK_DOMAIN.to_owned(), payload });
             }
-            What::Policy(rules) => self.rules_changed(&mut m, &rules),
-            What::HooksSaid { point, said } => self.hooks_said(&mut m, point, *said),
-            What::Tree(news) => self.tree_news(&mut m, *news),
-            What::Timer(timer) => self.timer(&mut m, timer),
-            What::Signal => self.stop_by_signal(&mut m, "a signal"),
-            What::Clients(count) => self.life.clients = count,
-            What::OwnerGone => self.owner_gone(&mut m),
-            What::Commands(count) => self.life.commands = count,
-            What::StorageFailed { message } => self.storage_failed(&mut m, message),
-            What::StorageBack => self.storage_back(&mut m),
-            What::Routes { route, no_route, fallbacks, costs } => {
-                if let Some(boot) = &mut self.life.boot {
+            InputKind::RulesChanged(rules) => self.update_rules(&mut m, &rules),
+            InputKind::HookReply { point, verdict } => self.apply_hook_reply(&mut m, point, *verdict),
+            InputKind::Child(news) => self.apply_child_event(&mut m, *news),
+            InputKind::Timer(timer) => self.handle_timer(&mut m, timer),
+            InputKind::Signal => self.stop_interrupted(&mut m, "a signal"),
+            InputKind::ClientCount(count) => self.volatile.client_count = count,
+            InputKind::OwnerDisconnected => self.handle_owner_disconnect(&mut m),
+            InputKind::CommandCount(count) => self.volatile.command_count = count,
+            InputKind::StorageFailed { message } => self.handle_storage_failure(&mut m, message),
+            InputKind::StorageRestored => self.handle_storage_restored(&mut m),
+            InputKind::Routes { route, no_route, fallbacks, costs } => {
+                if let Some(boot) = &mut self.volatile.boot {
                     (boot.route, boot.no_route, boot.fallbacks) = (route, no_route, fallbacks);
                     boot.costs = costs;
                 }
             }
-            What::Alert { level, source, message } => self.alert(&mut m, level, source, message),
+            InputKind::Alert { level, source, message } => self.append_alert(&mut m, level, source, message),
         }
-        self.settle(&mut m);
-        m.step
+        self.finish_step(&mut m);
+        m.result
     }
 
-    /// What every step ends with: a carry if it is time, the status if it changed, those who waited, the idle timer.
-    fn settle(&mut self, m: &mut Making) {
-        self.look_at_waits(m);
-        self.watch_job(m);
-        self.carry_if_due(m);
-        self.send_reports(m);
-        self.watch_wall(m);
-        self.tell_status(m);
-        self.answer_waiters(m);
-        self.watch_idleness(m);
+    /// Finishes a step: waits, job, carry, reports, timers, status.
+    fn finish_step(&mut self, step: &mut StepBuilder) {
+        self.finish_pod_waits(step);
+        self.update_job(step);
+        self.carry_if_due(step);
+        self.send_next_report(step);
+        self.update_wall_timer(step);
+        self.publish_status(step);
+        self.answer_waiters(step);
+        self.update_idle_timer(step);
     }
 
-    /// Notes an entry: spills what is too long, folds it, and puts it into the step.
-    pub(crate) fn note(&mut self, m: &mut Making, kind: impl Into<Kind>) -> u64 {
+    /// Appends an entry: moves long texts to blobs, applies the entry and adds it to the step.
+    pub(crate) fn append_entry(&mut self, m: &mut StepBuilder, kind: impl Into<Kind>) -> u64 {
         let kind = kind.into();
         let durability = kind.durability();
-        self.note_as(m, kind, durability)
+        self.append_with_durability(m, kind, durability)
     }
 
-    /// Notes an entry whose durability only the caller knows (the result of a pure call).
-    pub(crate) fn note_as(&mut self, m: &mut Making, mut kind: Kind, durability: Durability) -> u64 {
-        m.step.blobs.extend(kind.spill_texts());
+    /// Appends an entry whose durability the caller chooses (results of pure calls).
+    pub(crate) fn append_with_durability(
+        &mut self,
+        step: &mut StepBuilder,
+        mut kind: Kind,
+        durability: Durability,
+    ) -> u64 {
+        step.result.blobs.extend(kind.spill_texts());
         let run = match &kind {
-            Kind::Invoke(_) => Some(RunId(m.ids.next_uuid())),
+            Kind::Invoke(_) => Some(RunId(step.ids.next_uuid())),
             _ => self.state.facts.run.as_ref().map(|run| run.id),
         };
         let run = run.filter(|_| belongs_to_run(&kind));
         let seq = self.state.next_seq;
-        let entry = Entry { seq, ts: m.now, run, more: false, kind, h: minke_record::Chain::ZERO };
-        self.state.apply(&entry);
+        let entry = Entry { seq, ts: step.now, run, more: false, kind, h: minke_record::ChainHash::ZERO };
+        self.state.apply_entry(&entry);
         let mut kind = entry.kind;
-        m.step.blobs.extend(kind.spill_lists());
-        m.step.news.push(News::Entry(m.step.entries.len()));
-        m.step.entries.push(Draft { seq, ts: m.now, run, kind, durability });
+        step.result.blobs.extend(kind.spill_lists());
+        step.result.events.push(StepEvent::Entry(step.result.entries.len()));
+        step.result.entries.push(Draft { seq, ts: step.now, run, kind, durability });
         seq
     }
 
-    pub(crate) fn alert(&mut self, m: &mut Making, level: AlertLevel, source: AlertSource, message: String) {
+    pub(crate) fn append_alert(
+        &mut self,
+        m: &mut StepBuilder,
+        level: AlertLevel,
+        source: AlertSource,
+        message: String,
+    ) {
         let mut message = message;
         if message.len() > limits::ALERT_BYTES {
             let end = (0..=limits::ALERT_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
             message.truncate(end);
             message.push('…');
         }
-        self.note(m, Alert { level, source, message });
+        self.append_entry(m, Alert { level, source, message });
     }
 
-    pub(crate) fn live(&self, m: &mut Making, what: LiveWhat) {
+    pub(crate) fn publish_live(&self, step: &mut StepBuilder, kind: LiveEventKind) {
         let run = self.state.facts.run.as_ref().map(|run| run.id);
-        m.step.news.push(News::Live(Live { run, what }));
+        step.result.events.push(StepEvent::Live(LiveEvent { run, kind }));
     }
 
-    pub(crate) fn carry_if_due(&mut self, m: &mut Making) {
-        if self.state.since_carry < limits::CARRY_EVERY - CARRY_MARGIN || m.step.entries.is_empty() {
+    pub(crate) fn carry_if_due(&mut self, m: &mut StepBuilder) {
+        if self.state.entries_since_carry < limits::CARRY_EVERY - CARRY_MARGIN || m.result.entries.is_empty()
+        {
             return;
         }
         let Some(start) = self.state.segment.as_ref().map(|segment| segment.start) else { return };
-        let (history, carry) = self.state.carry();
+        let (history, carry) = self.state.carry_contents();
         let segment = self.state.facts.segment;
-        self.note(m, Carry { segment, start, history, carry });
+        self.append_entry(m, Carry { segment, start, history, carry });
     }
 
-    /// The route that the next request takes.
-    pub(crate) fn route(&self) -> Option<&Route> {
-        if let Some(last) = self.life.fallen.checked_sub(1) {
-            return self.life.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
+    /// Returns the route of the next request.
+    pub(crate) fn current_route(&self) -> Option<&Route> {
+        if let Some(last) = self.volatile.failed_models.checked_sub(1) {
+            return self.volatile.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
         }
-        self.life.route.as_ref().or_else(|| self.life.boot.as_ref().and_then(|boot| boot.route.as_ref()))
+        self.volatile
+            .changed_route
+            .as_ref()
+            .or_else(|| self.volatile.boot.as_ref().and_then(|boot| boot.route.as_ref()))
     }
 
-    pub(crate) fn me(&self) -> Actor {
-        Actor::minke()
+    pub(crate) fn minke_actor(&self) -> Actor {
+        Actor::from_minke()
     }
 
-    /// The five states: what the log implies, and what is going on in this life.
-    pub fn phase(&self) -> Phase {
-        match self.life.stopping {
-            Some(Stopping::Now) => Phase::Stopping,
-            Some(Stopping::AfterRun) | None => self.state.phase(),
+    /// Returns the phase: the one that the log implies, or stopping.
+    pub fn phase(&self) -> PodPhase {
+        match self.volatile.stop_mode {
+            Some(StopMode::Now) => PodPhase::Stopping,
+            Some(StopMode::AfterRun) | None => self.state.phase(),
         }
     }
 
-    fn timer(&mut self, m: &mut Making, timer: Timer) {
+    fn handle_timer(&mut self, step: &mut StepBuilder, timer: PodTimer) {
         match timer {
-            Timer::PauseGrace => self.pause_grace_over(m),
-            Timer::IdleExit => {
-                self.life.idle_timer = false;
-                if self.may_sleep() {
-                    self.life.sleepy = true;
-                    self.stop_by_signal(m, "idle exit");
+            PodTimer::PauseGrace => self.end_pause_grace(step),
+            PodTimer::IdleExit => {
+                self.volatile.idle_timer_set = false;
+                if self.can_exit_idle() {
+                    self.volatile.exits_idle = true;
+                    self.stop_interrupted(step, "idle exit");
                 }
             }
-            Timer::Retry(call) => self.retry_now(m, call),
-            Timer::Wait(reply) => {
-                if let Some(at) = self.life.waiters.iter().position(|waiter| waiter.reply == reply) {
-                    self.life.waiters.remove(at);
-                    m.accept(Some(reply), Given::Waited { reached: false });
+            PodTimer::Retry(call) => self.retry_request(step, call),
+            PodTimer::Wait(reply) => {
+                if let Some(at) = self.volatile.waiters.iter().position(|waiter| waiter.reply == reply) {
+                    self.volatile.waiters.remove(at);
+                    step.accept_request(Some(reply), ReplyBody::Waited { reached: false });
                 }
             }
-            Timer::AskExpires(id) => self.ask_expired(m, id),
-            Timer::Resume => self.wait_is_over(m),
-            Timer::WaitPods(_) => {} // every step looks at the waits
-            Timer::Wall => self.wall_is_over(m),
-            Timer::Flush => self.flushed(m),
-            Timer::Job => self.attempt(m),
-            Timer::Deadline => self.deadline_is_over(m),
+            PodTimer::AskExpires(id) => self.expire_ask(step, id),
+            PodTimer::Resume => self.resume_after_wait(step),
+            PodTimer::WaitPods(_) => {} // every step checks the waits
+            PodTimer::BudgetWall => self.end_run_at_wall(step),
+            PodTimer::OutboxFlush => self.end_flush(step),
+            PodTimer::JobRetry => self.start_attempt(step),
+            PodTimer::JobDeadline => self.enforce_deadline(step),
         }
     }
 
-    fn answer_waiters(&mut self, m: &mut Making) {
-        let reached = |pod: &Pod, until: Until| match until {
-            Until::Idle => pod.state.facts.run.is_none(),
-            Until::Ask => !pod.state.facts.asks.is_empty(),
-            Until::Seq(seq) => pod.state.next_seq > seq,
+    fn answer_waiters(&mut self, m: &mut StepBuilder) {
+        let reached = |pod: &Pod, until: WaitCondition| match until {
+            WaitCondition::Idle => pod.state.facts.run.is_none(),
+            WaitCondition::Ask => !pod.state.facts.asks.is_empty(),
+            WaitCondition::Seq(seq) => pod.state.next_seq > seq,
         };
-        let (done, rest): (Vec<Waiter>, Vec<Waiter>) =
-            std::mem::take(&mut self.life.waiters).into_iter().partition(|w| reached(self, w.until));
-        self.life.waiters = rest;
+        let (done, rest): (Vec<StateWaiter>, Vec<StateWaiter>) =
+            std::mem::take(&mut self.volatile.waiters).into_iter().partition(|w| reached(self, w.condition));
+        self.volatile.waiters = rest;
         for waiter in done {
-            m.effect(Effect::ClearTimer { timer: Timer::Wait(waiter.reply) });
-            m.accept(Some(waiter.reply), Given::Waited { reached: true });
+            m.add_effect(Effect::ClearTimer { timer: PodTimer::Wait(waiter.reply) });
+            m.accept_request(Some(waiter.reply), ReplyBody::Waited { reached: true });
         }
     }
 
-    /// Nothing holds the process: no client, no child, no command, no call, and no run but one that waits for an ask.
-    fn may_sleep(&self) -> bool {
+    /// Returns whether the process may exit: no client, child, command or call, and no run except one that
+    /// waits for an ask.
+    fn can_exit_idle(&self) -> bool {
         let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
-        self.life.clients == 0
-            && self.life.commands == 0
-            && self.life.parked.is_empty()
-            && self.life.guests.iter().all(|guest| guest.ask.is_some())
+        self.volatile.client_count == 0
+            && self.volatile.command_count == 0
+            && self.volatile.pending_inputs.is_empty()
+            && self.volatile.client_calls.iter().all(|guest| guest.ask.is_some())
             && self.state.live_children().next().is_none()
-            && self.life.resume_at.is_none()
-            && !self.job_waits()
-            && self.life.work.values().all(|work| matches!(work, Work::Asking(_)))
-            && self.life.stopping.is_none()
+            && self.volatile.resume_at.is_none()
+            && !self.job_keeps_process()
+            && self.volatile.call_progress.values().all(|work| matches!(work, CallProgress::Asking(_)))
+            && self.volatile.stop_mode.is_none()
             && (self.state.facts.run.is_none() || waits)
     }
 
-    /// What it does is finished first; then it sleeps soon, whatever the manifest says of pods that nobody waits for.
-    fn owner_gone(&mut self, m: &mut Making) {
-        self.life.orphaned = true;
-        if std::mem::take(&mut self.life.idle_timer) {
-            m.effect(Effect::ClearTimer { timer: Timer::IdleExit });
+    /// Handles the disconnect of the owner client: the pod exits soon after its work is done.
+    fn handle_owner_disconnect(&mut self, step: &mut StepBuilder) {
+        self.volatile.is_orphaned = true;
+        if std::mem::take(&mut self.volatile.idle_timer_set) {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
         }
     }
 
-    fn watch_idleness(&mut self, m: &mut Making) {
-        let seconds = self.rests_after();
-        let sleepy = self.life.boot.is_some() && seconds > 0 && self.may_sleep();
-        if sleepy && !self.life.idle_timer {
-            self.life.idle_timer = true;
-            m.effect(Effect::SetTimer { timer: Timer::IdleExit, at: m.now + seconds * 1_000 });
-        } else if !sleepy && self.life.idle_timer {
-            self.life.idle_timer = false;
-            m.effect(Effect::ClearTimer { timer: Timer::IdleExit });
+    fn update_idle_timer(&mut self, m: &mut StepBuilder) {
+        let seconds = self.idle_exit_seconds();
+        let can_exit = self.volatile.boot.is_some() && seconds > 0 && self.can_exit_idle();
+        if can_exit && !self.volatile.idle_timer_set {
+            self.volatile.idle_timer_set = true;
+            m.add_effect(Effect::SetTimer { timer: PodTimer::IdleExit, at: m.now + seconds * 1_000 });
+        } else if !can_exit && self.volatile.idle_timer_set {
+            self.volatile.idle_timer_set = false;
+            m.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
         }
     }
 }
 
-/// Facts of the session and of clients' own doings stand outside any run, whenever they come.
+/// Returns whether an entry belongs to the open run. Entries about the session and client calls do not.
 fn belongs_to_run(kind: &Kind) -> bool {
     match kind {
         Kind::SessionStart(_)
@@ -433,11 +451,11 @@ fn belongs_to_run(kind: &Kind) -> bool {
     }
 }
 
-impl From<ShutdownMode> for Stopping {
-    fn from(mode: ShutdownMode) -> Stopping {
+impl From<ShutdownMode> for StopMode {
+    fn from(mode: ShutdownMode) -> StopMode {
         match mode {
-            ShutdownMode::AfterRun => Stopping::AfterRun,
-            ShutdownMode::Now => Stopping::Now,
+            ShutdownMode::AfterRun => StopMode::AfterRun,
+            ShutdownMode::Now => StopMode::Now,
         }
     }
 }

@@ -1,11 +1,18 @@
-//! The run: from one accepted trigger to exactly one terminal entry.
+//! Runs: from an accepted trigger to exactly one terminal entry.
 //!
-//! Here: how it opens, asks the model, goes on and ends. Elsewhere: the reply (`reply`), the calls (`calls`), being
-//! stopped from outside (`stop`).
-//! Invariant: `end_run` is the only place that notes a terminal entry, and it does so exactly once a run
+//! Elsewhere: the reply (`reply`), calls (`calls`), stopping (`stop`).
+//! Invariant: only `finish_run` appends a terminal entry, exactly once per run
 //! (`every_accepted_run_has_exactly_one_end`).
 
-use minke_context::{Asking, BUILDER};
+pub(crate) mod inbox;
+pub(crate) mod loop_guard;
+pub(crate) mod reply;
+pub(crate) mod reply_end;
+pub(crate) mod retry;
+pub(crate) mod rewind;
+pub(crate) mod stop;
+
+use minke_context::{REQUEST_BUILDER_VERSION, RequestOptions};
 use minke_manifest::WorkerSection;
 use minke_model::Sampling;
 use minke_prompts::Snippet;
@@ -13,29 +20,29 @@ use minke_record::{
     Actor, AlertLevel, AlertSource, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History,
     InputSegment, Invoke, Item, Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Queued, Reserved, Role,
     RunCompleted, RunErrored, RunId, RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem,
-    SystemKind, Text, ToolSpec, Trigger, TurnEnd, TurnResult, UserInput, unread,
+    SystemKind, Text, ToolSpec, Trigger, TurnEnd, TurnResult, UserInput, has_unread_references,
 };
 
-use crate::input::Referred;
-use crate::pod::{Making, Pod, Stopping};
-use crate::reply::ReplyDraft;
-use crate::step::{Effect, Refusal};
+use crate::input::ResolvedReferences;
+use crate::pod::{Pod, StepBuilder, StopMode};
+use crate::run::reply::ReplyDraft;
+use crate::step::{CommandRefusal, Effect};
 
-/// What an alert begins with about an input that was taken out of the queue because of what it refers to.
-pub const UNREAD: &str = "an input was taken out of the queue: ";
+/// Prefix of the alert about an input that was removed from the queue because its references cannot be read.
+pub const UNREAD_PREFIX: &str = "an input was taken out of the queue: ";
 
-/// Where a segment keeps what is known of prices, if a budget counts them.
-pub const COSTS: &str = "costs";
+/// The segment field for prices, if a budget is set.
+pub const COSTS_KEY: &str = "costs";
 
-/// What opens a run.
-pub(crate) struct Opening {
+/// The start of a run.
+pub(crate) struct RunStart {
     pub(crate) trigger: Trigger,
     pub(crate) by: Actor,
-    pub(crate) input: Option<Said>,
+    pub(crate) input: Option<RunInput>,
 }
 
-/// An input that opens a run.
-pub(crate) struct Said {
+/// The input of a run.
+pub(crate) struct RunInput {
     pub(crate) segments: Vec<InputSegment>,
     pub(crate) attached: Vec<SystemItem>,
     pub(crate) op_id: Option<String>,
@@ -44,76 +51,80 @@ pub(crate) struct Said {
 }
 
 impl Pod {
-    /// Why no run can be opened now, if none can.
-    pub(crate) fn cannot_run(&self) -> Option<Refusal> {
-        if let Some(message) = &self.life.storage_failed {
-            let message = format!("the log cannot be written ({message}); free some space and try again");
-            return Some(Refusal::new(ErrorCode::StorageFailed, message));
+    /// Returns why no run can start now.
+    pub(crate) fn run_refusal(&self) -> Option<CommandRefusal> {
+        if let Some(message) = &self.volatile.storage_error {
+            let message = format!("could not write the log: {message}; free disk space and try again");
+            return Some(CommandRefusal::new(ErrorCode::StorageFailed, message));
         }
-        if self.route().is_none() {
-            let why = self.life.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
-            return Some(Refusal::new(ErrorCode::InvalidRequest, format!("there is no model to ask: {why}")));
+        if self.current_route().is_none() {
+            let why = self.volatile.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
+            return Some(CommandRefusal::new(
+                ErrorCode::InvalidRequest,
+                format!("there is no model to ask: {why}"),
+            ));
         }
-        if self.has_yielded() {
-            let message = "this pod has given up its scope for another; its next `run` asks for it again";
-            return Some(Refusal::new(ErrorCode::Conflict, message));
+        if self.has_yielded_scope() {
+            let message = "this pod has released its scope to another pod; its next `run` acquires it again";
+            return Some(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        self.broke()
+        self.budget_refusal()
     }
 
-    /// Opens a run. What an earlier one left open is closed first, because providers refuse orphan calls.
-    pub(crate) fn start_run(&mut self, m: &mut Making, opening: Opening) -> RunId {
-        self.life.fallen = 0;
-        self.life.failing = None;
-        self.forget_wait(m);
-        let interrupted = self.state.resumable().is_some() || self.has_calls();
-        self.note(m, Invoke { trigger: opening.trigger, by: opening.by, attempt: 1, continues: None });
+    /// Starts a run. First closes the calls of an earlier one, because providers refuse calls without
+    /// results.
+    pub(crate) fn start_run(&mut self, step: &mut StepBuilder, start: RunStart) -> RunId {
+        self.volatile.failed_models = 0;
+        self.volatile.repeated_failure = None;
+        self.cancel_scheduled_resume(step);
+        let interrupted = self.state.resumable_run().is_some() || self.has_model_calls();
+        self.append_entry(step, Invoke { trigger: start.trigger, by: start.by, attempt: 1, continues: None });
         if interrupted {
-            self.close_calls(m, "a new run has begun");
-            self.tell_model(m, SystemKind::Interrupt, Snippet::Interrupt, &[]);
+            self.close_model_calls(step, "a new run has begun");
+            self.append_model_message(step, SystemKind::Interrupt, Snippet::Interrupt, &[]);
         }
-        self.ensure_segment(m);
-        if let Some(said) = opening.input {
-            if let Some(id) = said.queued {
-                self.note(m, Dequeued { id, why: DequeueReason::Run });
+        self.ensure_segment(step);
+        if let Some(run_input) = start.input {
+            if let Some(id) = run_input.queued {
+                self.append_entry(step, Dequeued { id, why: DequeueReason::Run });
             }
-            self.note_said(m, said);
+            self.append_run_input(step, run_input);
         }
         let id = self.open_run_id();
-        self.next_request(m, None);
+        self.send_next_request(step, None);
         id
     }
 
-    /// An input, and behind it what it refers to.
-    pub(crate) fn note_said(&mut self, m: &mut Making, said: Said) {
-        let Said { segments, attached, op_id, from, queued } = said;
-        self.note(m, UserInput { segments, op_id, from, queued });
+    /// Appends an input and its references.
+    pub(crate) fn append_run_input(&mut self, m: &mut StepBuilder, run_input: RunInput) {
+        let RunInput { segments, attached, op_id, from, queued } = run_input;
+        self.append_entry(m, UserInput { segments, op_id, from, queued });
         for item in attached {
-            self.note(m, SystemEntry { item, note: None });
+            self.append_entry(m, SystemEntry { item, note: None });
         }
     }
 
-    /// Continues a paused or interrupted run: its open calls are settled by their class, then the model is asked.
-    pub(crate) fn resume_run(&mut self, m: &mut Making, by: Actor) -> Option<RunId> {
-        self.life.fallen = 0;
-        self.forget_wait(m);
-        let last = self.state.resumable()?;
+    /// Resumes a paused or interrupted run: settles its open calls by class, then asks the model.
+    pub(crate) fn resume_run(&mut self, step: &mut StepBuilder, by: Actor) -> Option<RunId> {
+        self.volatile.failed_models = 0;
+        self.cancel_scheduled_resume(step);
+        let last = self.state.resumable_run()?;
         let invoke = Invoke {
             trigger: Trigger::Resume,
             by,
             attempt: last.attempt.saturating_add(1),
             continues: Some(last.id),
         };
-        self.note(m, invoke);
-        self.ensure_segment(m);
+        self.append_entry(step, invoke);
+        self.ensure_segment(step);
         let id = self.open_run_id();
-        self.life.stop_reason = "resumed".to_owned();
-        self.tell_status(m);
-        if self.has_calls() {
-            self.settle_calls(m);
-            self.go_on(m);
+        self.volatile.stop_reason = "resumed".to_owned();
+        self.publish_status(step);
+        if self.has_model_calls() {
+            self.settle_interrupted_calls(step);
+            self.continue_run(step);
         } else {
-            self.next_request(m, None);
+            self.send_next_request(step, None);
         }
         Some(id)
     }
@@ -122,40 +133,39 @@ impl Pod {
         self.state.facts.run.as_ref().map(|run| run.id).expect("an `invoke` opens a run")
     }
 
-    /// Says a text of the catalog to the model.
-    pub(crate) fn tell_model(
+    /// Appends a catalog text for the model.
+    pub(crate) fn append_model_message(
         &mut self,
-        m: &mut Making,
+        step: &mut StepBuilder,
         kind: SystemKind,
         snippet: Snippet,
         values: &[(&str, &str)],
     ) {
-        let body = self.state.catalog().say(snippet, values).into();
-        self.note(m, SystemEntry { item: SystemItem { kind, cause: None, body }, note: None });
+        let body = self.state.session_catalog().render(snippet, values).into();
+        self.append_entry(step, SystemEntry { item: SystemItem { kind, cause: None, body }, note: None });
     }
 
-    /// A segment has one system prompt and one list of tools; when either is another now, a new one begins.
-    fn ensure_segment(&mut self, m: &mut Making) {
-        let Some(boot) = &self.life.boot else { return };
-        let mut config =
-            serde_json::json!({ "route": self.route(), "max_tokens": self.state.manifest.worker.max_tokens });
-        if let (Some(costs), Some(members)) = (self.costs(), config.as_object_mut()) {
-            members.insert(COSTS.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
+    /// Starts a new segment if system prompt, tools or configuration have changed.
+    fn ensure_segment(&mut self, step: &mut StepBuilder) {
+        let Some(boot) = &self.volatile.boot else { return };
+        let mut config = serde_json::json!({ "route": self.current_route(), "max_tokens": self.state.manifest.worker.max_tokens });
+        if let (Some(costs), Some(members)) = (self.known_costs(), config.as_object_mut()) {
+            members.insert(COSTS_KEY.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
         }
-        let fits = |segment: &minke_context::Segment| {
-            segment.system_prompt.bytes() == boot.system_prompt.len() as u64
-                && segment.system_prompt.here().is_none_or(|text| text == boot.system_prompt)
+        let is_current = |segment: &minke_context::ContextSegment| {
+            segment.system_prompt.byte_len() == boot.system_prompt.len() as u64
+                && segment.system_prompt.inline().is_none_or(|text| text == boot.system_prompt)
                 && *segment.tools == boot.tools
                 && segment.config == config
         };
-        if self.state.segment.as_ref().is_some_and(fits) {
+        if self.state.segment.as_ref().is_some_and(is_current) {
             return;
         }
         let first = self.state.segment.is_none();
         let (system_prompt, tools) = (Text::from(boot.system_prompt.clone()), boot.tools.clone());
-        self.begin_segment(
-            m,
-            Beginning {
+        self.start_segment(
+            step,
+            SegmentInit {
                 reason: if first { SegmentReason::Initial } else { SegmentReason::Config },
                 system_prompt,
                 tools,
@@ -169,18 +179,18 @@ impl Pod {
         );
     }
 
-    pub(crate) fn begin_segment(&mut self, m: &mut Making, beginning: Beginning) {
+    pub(crate) fn start_segment(&mut self, step: &mut StepBuilder, init: SegmentInit) {
         let segment = self.state.segment.as_ref().map_or(0, |segment| segment.number.saturating_add(1));
         let carry = Large::Here(Box::new(self.state.facts.clone()));
-        self.note(
-            m,
+        self.append_entry(
+            step,
             SegmentStart {
                 segment,
-                reason: beginning.reason,
-                system_prompt: beginning.system_prompt,
-                tools: Large::Here(beginning.tools),
-                config: beginning.config,
-                history: beginning.history,
+                reason: init.reason,
+                system_prompt: init.system_prompt,
+                tools: Large::Here(init.tools),
+                config: init.config,
+                history: init.history,
                 carry,
                 compacted_to_seq: None,
                 tokens: None,
@@ -188,131 +198,146 @@ impl Pod {
         );
     }
 
-    /// Asks the model: notes are drained, limits checked, the request is made from the context alone.
-    pub(crate) fn next_request(&mut self, m: &mut Making, continues: Option<Continues>) {
-        self.drain_notes(m);
-        self.tell_instructions(m);
-        self.remind_of_tasks(m);
-        self.tell_status_running(m);
-        self.life.had_calls = false;
+    /// Asks the model: drains the inbox, checks limits, and builds the request from the context alone.
+    pub(crate) fn send_next_request(&mut self, step: &mut StepBuilder, continues: Option<Continues>) {
+        self.drain_inbox(step);
+        self.append_instructions(step);
+        self.remind_of_tasks(step);
+        self.publish_running_status(step);
+        self.volatile.turn_had_calls = false;
         let limit = self.state.manifest.worker.max_turns;
         let Some(run) = &self.state.facts.run else { return };
         let turn = run.turn;
         if turn >= limit && continues.is_none() {
             let reason = format!("the run has made {limit} requests (worker.max_turns)");
-            return self.end_run(m, RunResult::LimitReached, Some(reason));
+            return self.end_run(step, RunResult::LimitReached, Some(reason));
         }
-        if self.state.left().turns == Some(0) {
-            return self.end_for_budget(m, "all its requests are made (budget.turns)");
+        if self.state.remaining_budget().turns == Some(0) {
+            return self.end_run_for_budget(step, "no requests are left (budget.turns)");
         }
-        if !self.breaks_loop(m) {
+        if !self.pass_loop_guard(step) {
             return;
         }
-        let Some(route) = self.route().cloned() else {
-            return self.fail_run(m, ErrorCode::ProviderError, "there is no model to ask".to_owned(), false);
+        let Some(route) = self.current_route().cloned() else {
+            return self.fail_run(
+                step,
+                ErrorCode::ProviderError,
+                "there is no model to ask".to_owned(),
+                false,
+            );
         };
         if let Some(call) = self.state.facts.calls.iter().find(|call| call.by.is_none()) {
             let message = format!("call {} has no result; the request was not sent", call.call_id);
-            return self.fail_run(m, ErrorCode::Internal, message, false);
+            return self.fail_run(step, ErrorCode::Internal, message, false);
         }
         if ends_with_assistant(self.state.context.last()) {
-            self.tell_model(m, SystemKind::Continue, Snippet::Continue, &[]);
+            self.append_model_message(step, SystemKind::Continue, Snippet::Continue, &[]);
         }
         if self.state.segment.is_none() {
             let message = "there is no segment; the request was not sent".to_owned();
-            return self.fail_run(m, ErrorCode::Internal, message, false);
+            return self.fail_run(step, ErrorCode::Internal, message, false);
         }
-        let taken = match self.may_take() {
+        let reservation = match self.reserve_for_context() {
             Ok(taken) => taken,
-            Err(why) => return self.end_for_budget(m, &why),
+            Err(why) => return self.end_run_for_budget(step, &why),
         };
-        let max_tokens = taken.map(|taken| taken.output).or(self.state.manifest.worker.max_tokens);
+        let max_tokens =
+            reservation.map(|taken| taken.output_tokens).or(self.state.manifest.worker.max_tokens);
         let Some(segment) = &self.state.segment else { return };
         let request = {
-            let asking = Asking {
+            let asking = RequestOptions {
                 max_tokens,
                 reasoning: self.state.manifest.worker.reasoning,
-                sampling: sampling(&self.state.manifest.worker),
+                sampling: sampling_options(&self.state.manifest.worker),
                 cache_key: self.state.facts.about.as_ref().map(|about| about.session.to_string()),
                 ended: self.state.facts.llm_ended,
             };
-            self.state.context.request(segment, &route, asking)
+            self.state.context.build_request(segment, &route, asking)
         };
-        debug_assert_eq!(self.state.context.orphan(), None, "an orphan call was about to be sent");
+        debug_assert_eq!(self.state.context.orphan_call(), None, "an orphan call was about to be sent");
         let call = self.state.facts.llm_calls;
-        self.note(
-            m,
+        self.append_entry(
+            step,
             LlmCall {
                 call,
                 turn,
                 purpose: Purpose::Turn,
                 route,
                 request_hash: request.hash,
-                builder: BUILDER,
+                builder: REQUEST_BUILDER_VERSION,
                 reserved: Reserved {
                     input: request.input_tokens,
                     output: max_tokens.unwrap_or(0),
-                    usd: taken.and_then(|taken| taken.usd),
+                    usd: reservation.and_then(|taken| taken.usd),
                 },
                 continues,
             },
         );
-        self.life.reply = Some(ReplyDraft::new(call, request.prompt.clone()));
-        m.effect(Effect::AskModel { call, prompt: request.prompt });
+        self.volatile.reply_draft = Some(ReplyDraft::new(call, request.prompt.clone()));
+        step.add_effect(Effect::AskModel { call, prompt: request.prompt });
     }
 
-    /// `status{running}` comes before the first request of a run, when its input has been shown.
-    fn tell_status_running(&mut self, m: &mut Making) {
-        if self.life.told.as_ref().is_none_or(|told| told.phase != self.phase()) {
-            self.tell_status(m);
+    /// Publishes `status{running}` before the first request of a run, after its input.
+    fn publish_running_status(&mut self, step: &mut StepBuilder) {
+        if self.volatile.published_status.as_ref().is_none_or(|told| told.phase != self.phase()) {
+            self.publish_status(step);
         }
     }
 
-    /// What follows a reply or a settled call: more calls, the next request, or the end.
-    pub(crate) fn go_on(&mut self, m: &mut Making) {
-        if self.state.facts.run.is_none() || self.life.reply.is_some() || self.life.pausing.is_some() {
+    /// Continues the run after a reply or result: more calls, the next request, or the end.
+    pub(crate) fn continue_run(&mut self, m: &mut StepBuilder) {
+        if self.state.facts.run.is_none()
+            || self.volatile.reply_draft.is_some()
+            || self.volatile.pause.is_some()
+        {
             return;
         }
-        if self.is_ending() {
-            return; // hooks decide what follows
+        if self.is_waiting_for_end_hooks() {
+            return; // waits for the hooks
         }
-        if self.has_calls() {
-            self.life.had_calls = true;
-            return self.work_on_calls(m);
+        if self.has_model_calls() {
+            self.volatile.turn_had_calls = true;
+            return self.advance_calls(m);
         }
         self.end_turn(m, TurnResult::Finished);
-        if self.life.had_calls || self.notes_wait() {
-            return self.next_request(m, None);
+        if self.volatile.turn_had_calls || self.has_pending_notes() {
+            return self.send_next_request(m, None);
         }
-        if !self.ends_after_hooks(m) {
+        if !self.ask_hooks_before_end(m) {
             self.end_run(m, RunResult::Finished, None);
         }
     }
 
-    pub(crate) fn end_turn(&mut self, m: &mut Making, result: TurnResult) {
+    pub(crate) fn end_turn(&mut self, step: &mut StepBuilder, result: TurnResult) {
         if let Some(run) = self.state.facts.run.as_ref().filter(|run| run.in_turn) {
             let turn = run.turn;
-            let stop_reason = std::mem::take(&mut self.life.stop_reason);
-            self.note(m, TurnEnd { turn, result, stop_reason });
+            let stop_reason = std::mem::take(&mut self.volatile.stop_reason);
+            self.append_entry(step, TurnEnd { turn, result, stop_reason });
         }
     }
 
-    pub(crate) fn end_run(&mut self, m: &mut Making, result: RunResult, reason: Option<String>) {
+    pub(crate) fn end_run(&mut self, m: &mut StepBuilder, result: RunResult, reason: Option<String>) {
         self.finish_run(m, RunCompleted { result, reason }.into());
     }
 
-    pub(crate) fn fail_run(&mut self, m: &mut Making, code: ErrorCode, message: String, retryable: bool) {
-        self.fail_with(m, RunErrored { code, message, retryable, retry_after_ms: None });
+    pub(crate) fn fail_run(
+        &mut self,
+        step: &mut StepBuilder,
+        code: ErrorCode,
+        message: String,
+        retryable: bool,
+    ) {
+        self.fail_run_with(step, RunErrored { code, message, retryable, retry_after_ms: None });
     }
 
-    pub(crate) fn fail_with(&mut self, m: &mut Making, end: RunErrored) {
-        self.life.stop_reason = "error".to_owned();
+    pub(crate) fn fail_run_with(&mut self, m: &mut StepBuilder, end: RunErrored) {
+        self.volatile.stop_reason = "error".to_owned();
         self.end_turn(m, TurnResult::Error);
         self.finish_run(m, end.into());
     }
 
-    /// The one end of every run, and what may follow it.
-    fn finish_run(&mut self, m: &mut Making, terminal: Kind) {
+    /// Appends the terminal entry of the run and starts the next run from the queue.
+    fn finish_run(&mut self, step: &mut StepBuilder, terminal: Kind) {
         if self.state.facts.run.is_none() {
             return;
         }
@@ -320,91 +345,94 @@ impl Pod {
         let interrupted =
             matches!(&terminal, Kind::RunCompleted(end) if end.result == RunResult::Interrupted);
         let run = self.state.facts.run.clone();
-        self.note(m, terminal.clone());
+        self.append_entry(step, terminal.clone());
         if let Some(run) = &run {
-            self.report_end(m, run, &terminal);
+            self.report_run_end(step, run, &terminal);
         }
-        // After an interruption nobody knows any more who changed what.
+        // After an interruption the changes of the run can no longer be attributed.
         if let Some(run) = captured.filter(|_| !interrupted) {
-            self.capture_after(m, run);
+            self.capture_after_run(step, run);
         }
-        self.life.capturing = None;
-        self.life.ending = None;
-        self.life.work.retain(|id, _| self.state.call(id).is_some_and(|call| call.by.is_some()));
-        self.life.pausing = None;
-        self.life.had_calls = false;
-        self.tell_status(m);
-        match self.life.stopping {
-            Some(Stopping::AfterRun) => self.stop_now(m),
-            Some(Stopping::Now) => {}
-            None if self.life.suspend_queue => {}
+        self.volatile.capturing_before = None;
+        self.volatile.pending_end = None;
+        self.volatile
+            .call_progress
+            .retain(|id, _| self.state.open_call(id).is_some_and(|call| call.by.is_some()));
+        self.volatile.pause = None;
+        self.volatile.turn_had_calls = false;
+        self.publish_status(step);
+        match self.volatile.stop_mode {
+            Some(StopMode::AfterRun) => self.begin_stop(step),
+            Some(StopMode::Now) => {}
+            None if self.volatile.queue_suspended => {}
             None => {
-                self.next_from_queue(m);
+                self.start_next_queued(step);
             }
         }
     }
 
-    /// The queue opens runs, one input each, oldest first, unless it is held.
-    pub(crate) fn next_from_queue(&mut self, m: &mut Making) -> Option<RunId> {
-        if self.state.facts.held { None } else { self.start_queued(m) }
+    /// Starts a run with the oldest queued input, unless the queue is held.
+    pub(crate) fn start_next_queued(&mut self, m: &mut StepBuilder) -> Option<RunId> {
+        if self.state.facts.held { None } else { self.start_oldest_queued(m) }
     }
 
-    /// Opens a run with the oldest input that waits, held or not.
-    pub(crate) fn start_queued(&mut self, m: &mut Making) -> Option<RunId> {
-        if self.state.facts.run.is_some() || self.cannot_run().is_some() {
+    /// Starts a run with the oldest queued input, even if the queue is held.
+    pub(crate) fn start_oldest_queued(&mut self, step: &mut StepBuilder) -> Option<RunId> {
+        if self.state.facts.run.is_some() || self.run_refusal().is_some() {
             return None;
         }
         let next = loop {
             let next = self.state.facts.queue.iter().find(|queued| queued.mode != QueueMode::Steer)?.clone();
-            match self.read_for(next) {
+            match self.resolve_queued(next) {
                 Ok(next) => break next,
                 Err((id, why)) => {
-                    // The reason first: who waits for this input hears of its end last.
-                    let message = format!("{UNREAD}{why}");
-                    self.alert(m, AlertLevel::Warn, AlertSource::Pod, message);
-                    self.note(m, Dequeued { id, why: DequeueReason::Removed });
+                    // The reason comes first, because a client that waits for the input stops at `dequeued`.
+                    let message = format!("{UNREAD_PREFIX}{why}");
+                    self.append_alert(step, AlertLevel::Warn, AlertSource::Pod, message);
+                    self.append_entry(step, Dequeued { id, why: DequeueReason::Removed });
                 }
             }
         };
-        if self.waits_for_hooks(m, &next) {
+        if self.ask_hooks_about_queued(step, &next) {
             return None;
         }
-        let trigger = trigger_of(&next.from);
-        let said = Said {
-            segments: self.as_hooks_want(&next),
+        let trigger = run_trigger(&next.from);
+        let run_input = RunInput {
+            segments: self.take_hooked_segments(&next),
             attached: next.attached,
             op_id: next.op_id,
             from: next.from.clone(),
             queued: Some(next.id),
         };
-        Some(self.start_run(m, Opening { trigger, by: next.from, input: Some(said) }))
+        Some(self.start_run(step, RunStart { trigger, by: next.from, input: Some(run_input) }))
     }
 
-    /// An input with what it refers to, which was read at the boot if it was queued while no pod lived.
-    pub(crate) fn read_for(&self, queued: Queued) -> Result<Queued, (QueueId, String)> {
-        if !unread(&queued.segments, &queued.attached) {
+    /// Adds the resolved references to an input that was queued while no pod ran.
+    pub(crate) fn resolve_queued(&self, queued: Queued) -> Result<Queued, (QueueId, String)> {
+        if !has_unread_references(&queued.segments, &queued.attached) {
             return Ok(queued);
         }
-        let read = self.life.boot.iter().flat_map(|boot| &boot.referred).find(|(id, _)| *id == queued.id);
+        let read =
+            self.volatile.boot.iter().flat_map(|boot| &boot.references).find(|(id, _)| *id == queued.id);
         match read {
             Some((_, Ok(read))) => {
-                let Referred { input, attached } = read.clone();
+                let ResolvedReferences { input, attached } = read.clone();
                 Ok(Queued { segments: input, attached, ..queued })
             }
             Some((id, Err(why))) => Err((*id, why.clone())),
-            // Nobody has looked: it goes in as it was written.
+            // The references were not resolved: the input is used unchanged.
             None => Ok(queued),
         }
     }
 
-    /// How the last run ended, if it did.
-    pub(crate) fn last_result(&self) -> Option<&EndResult> {
+    /// Returns the result of the last run.
+    pub(crate) fn last_run_result(&self) -> Option<&EndResult> {
         self.state.facts.last.as_ref().map(|last| &last.result)
     }
 }
 
-/// What a new segment begins with.
-pub(crate) struct Beginning {
+/// The contents of a new segment.
+pub(crate) struct SegmentInit {
     pub(crate) reason: SegmentReason,
     pub(crate) system_prompt: Text,
     pub(crate) tools: Vec<ToolSpec>,
@@ -412,7 +440,7 @@ pub(crate) struct Beginning {
     pub(crate) history: History,
 }
 
-pub(crate) fn trigger_of(from: &Actor) -> Trigger {
+pub(crate) fn run_trigger(from: &Actor) -> Trigger {
     if from.actor == minke_record::ActorKind::Job { Trigger::Job } else { Trigger::UserSend }
 }
 
@@ -424,8 +452,8 @@ fn ends_with_assistant(last: Option<&Item>) -> bool {
     }
 }
 
-/// How words are picked, as the manifest says.
-fn sampling(worker: &WorkerSection) -> Sampling {
+/// Returns the sampling options of the manifest.
+fn sampling_options(worker: &WorkerSection) -> Sampling {
     Sampling {
         temperature: worker.temperature,
         top_p: worker.top_p,

@@ -1,62 +1,62 @@
-//! State: everything durable that a pod knows.
+//! State: the durable state of a pod.
 //!
-//! Here: what can be asked of it. Elsewhere: how entries change it (`fold`), who writes them (`run`, `calls` …).
-//! Invariant: replaying the log gives the pod, because durable state changes only in `apply`.
+//! Elsewhere: how entries change it (`apply`), who writes them (`run`, `calls` …).
+//! Invariant: replaying the log restores the pod, because durable state changes only in `apply_entry`.
 
-use minke_context::{Context, Segment};
+use minke_context::{ContextSegment, ModelContext};
 use minke_manifest::Manifest;
 use minke_record::{
-    AskId, CallId, EndResult, EndedRun, Entry, Facts, History, Large, OpGave, OpenAsk, OpenCall, QueueId,
-    Queued, RunResult,
+    AskId, CallId, EndResult, EndedRun, Entry, History, Large, OpOutcome, OpenAsk, OpenCall, QueueId, Queued,
+    RunResult, SessionFacts,
 };
 
 use serde_json::Value;
 
-use crate::gate::Limits;
-use crate::step::Phase;
+use crate::calls::gate::ParentLimits;
+use crate::step::PodPhase;
 
-/// Everything durable that a pod knows.
+/// The durable state of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
-    pub facts: Facts,
-    pub segment: Option<Segment>,
-    pub context: Context,
-    /// The number of the next entry.
+    pub facts: SessionFacts,
+    pub segment: Option<ContextSegment>,
+    pub context: ModelContext,
+    /// The sequence number of the next entry.
     pub next_seq: u64,
-    /// Entries since the last carry with a whole history, or since the session began.
-    pub since_carry: u64,
-    /// The manifest of `session_start` with the changes since, read once.
+    /// Entries since the last carry with a full history, or since the session started.
+    pub entries_since_carry: u64,
+    /// The manifest of `session_start` with all later changes.
     pub manifest: Manifest,
-    /// Why the manifest of the session could not be read; then the defaults hold, and boot says so.
-    pub manifest_problem: Option<String>,
-    /// What the parent lets this pod spend, as the mandate says.
-    pub(crate) mandate: crate::budget::Mandate,
-    /// What the parent allows, as the mandate says.
-    pub limits: Option<Limits>,
-    /// Why that could not be read; then nothing with side effects is allowed, and boot says so.
-    pub limits_problem: Option<String>,
+    /// Why the session's manifest could not be read. Then the defaults apply and boot reports it.
+    pub manifest_error: Option<String>,
+    /// The budget limits of the mandate.
+    pub(crate) budget_mandate: crate::budget::BudgetMandate,
+    /// The permissions of the mandate.
+    pub parent_limits: Option<ParentLimits>,
+    /// Why they could not be read. Then side effects are denied and boot reports it.
+    pub parent_limits_error: Option<String>,
 }
 
 impl State {
-    /// Folds entries in order.
+    /// Applies entries in order.
     pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> State {
         let mut state = State::default();
         for entry in entries {
-            state.apply(entry);
+            state.apply_entry(entry);
         }
         state
     }
 
-    /// The state that the log alone implies; a live pod may be compacting or stopping besides.
-    pub fn phase(&self) -> Phase {
+    /// Returns the phase that the log implies; a running pod may also be compacting or stopping.
+    pub fn phase(&self) -> PodPhase {
         if self.facts.run.is_some() {
-            return Phase::Running;
+            return PodPhase::Running;
         }
-        if self.resumable().is_some() { Phase::Paused } else { Phase::Idle }
+        if self.resumable_run().is_some() { PodPhase::Paused } else { PodPhase::Idle }
     }
 
-    /// The run that a `resume` would continue.
-    pub fn resumable(&self) -> Option<&EndedRun> {
+    /// Returns the run that a `resume` would continue.
+    pub fn resumable_run(&self) -> Option<&EndedRun> {
         self.facts.last.as_ref().filter(|last| {
             let stopped = matches!(
                 last.result,
@@ -66,27 +66,27 @@ impl State {
         })
     }
 
-    /// What an operation gave when it was accepted.
-    pub fn op(&self, op_id: &str) -> Option<&OpGave> {
+    /// Returns the reply of an accepted operation.
+    pub fn op_result(&self, op_id: &str) -> Option<&OpOutcome> {
         self.facts.op_ids.iter().rev().find(|done| done.op_id == op_id).map(|done| &done.gave)
     }
 
-    pub fn call(&self, id: &CallId) -> Option<&OpenCall> {
+    pub fn open_call(&self, id: &CallId) -> Option<&OpenCall> {
         self.facts.calls.iter().find(|call| call.call_id == *id)
     }
 
-    pub fn ask(&self, id: AskId) -> Option<&OpenAsk> {
+    pub fn open_ask(&self, id: AskId) -> Option<&OpenAsk> {
         self.facts.asks.iter().find(|ask| ask.id == id)
     }
 
-    pub fn queued(&self, id: QueueId) -> Option<&Queued> {
+    pub fn queued_input(&self, id: QueueId) -> Option<&Queued> {
         self.facts.queue.iter().find(|queued| queued.id == id)
     }
 
-    /// What a change to another model changes: what was said about the old one does not hold for the new one.
+    /// Returns the changes for another model: the settings of the old one are cleared.
     pub fn model_changes(&self, reference: &str) -> Vec<(String, Value)> {
         let model = &self.manifest.model;
-        let said = [
+        let explicit = [
             ("scheme", model.scheme.is_some()),
             ("base_url", model.base_url.is_some()),
             ("model_id", model.model_id.is_some()),
@@ -95,13 +95,13 @@ impl State {
             ("context_window", model.context_window.is_some()),
             ("max_output", model.max_output.is_some()),
         ];
-        let gone =
-            said.iter().filter(|(_, said)| *said).map(|(key, _)| (format!("model.{key}"), Value::Null));
-        std::iter::once(("model.ref".to_owned(), Value::from(reference))).chain(gone).collect()
+        let cleared =
+            explicit.iter().filter(|(_, said)| *said).map(|(key, _)| (format!("model.{key}"), Value::Null));
+        std::iter::once(("model.ref".to_owned(), Value::from(reference))).chain(cleared).collect()
     }
 
-    /// The facts and the history as a carry writes them.
-    pub(crate) fn carry(&self) -> (History, Large<Box<Facts>>) {
+    /// Returns facts and history for a carry.
+    pub(crate) fn carry_contents(&self) -> (History, Large<Box<SessionFacts>>) {
         (History::Here(self.context.to_items()), Large::Here(Box::new(self.facts.clone())))
     }
 }

@@ -1,100 +1,109 @@
-//! What a pod says of itself: state, activity, and whether there is nothing left but to wait.
+//! The status of a pod: phase, activity and wait.
 
 use minke_record::{Action, CallId, WaitingOn};
 
-use crate::calls::Work;
-use crate::pod::{Making, Pod};
-use crate::step::{Activity, LiveWhat, Phase, Status, Waiting};
+use crate::calls::CallProgress;
+use crate::pod::{Pod, StepBuilder};
+use crate::step::{LiveEventKind, PodActivity, PodPhase, StatusReport, WaitStatus};
 
-/// A wait longer than this is shown as waiting for a time, and stands in the log.
+/// A wait longer than this is shown as waiting and logged.
 pub(crate) const VISIBLE_WAIT_MS: u64 = 60_000;
 
 impl Pod {
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> StatusReport {
         let phase = self.phase();
-        let mut status = Status { phase, activity: None, detail: None, waiting: None };
+        let mut status = StatusReport { phase, activity: None, detail: None, waiting: None };
         match phase {
-            Phase::Idle => {}
-            Phase::Paused => {
-                let waiting = |until| Waiting { on: WaitingOn::Time, until: Some(until) };
-                status.waiting = self.life.resume_at.map(waiting);
+            PodPhase::Idle => {}
+            PodPhase::Paused => {
+                let waiting = |until| WaitStatus { on: WaitingOn::Time, until: Some(until) };
+                status.waiting = self.volatile.resume_at.map(waiting);
             }
-            Phase::Compacting => status.activity = Some(Activity::Compacting),
-            Phase::Stopping => status.activity = Some(Activity::Stopping),
-            Phase::Running => {
-                status.activity = Some(self.activity());
-                status.detail = self.detail();
-                if let Some(until) = self.long_retry(status.activity) {
-                    status.activity = Some(Activity::Time);
-                    status.waiting = Some(Waiting { on: WaitingOn::Time, until: Some(until) });
+            PodPhase::Compacting => status.activity = Some(PodActivity::Compacting),
+            PodPhase::Stopping => status.activity = Some(PodActivity::Stopping),
+            PodPhase::Running => {
+                status.activity = Some(self.current_activity());
+                status.detail = self.activity_detail();
+                if let Some(until) = self.visible_retry_end(status.activity) {
+                    status.activity = Some(PodActivity::Time);
+                    status.waiting = Some(WaitStatus { on: WaitingOn::Time, until: Some(until) });
                 }
-                if status.activity == Some(Activity::Child) {
-                    let until = self.life.waits.iter().map(crate::waits::Waits::deadline).min();
-                    status.waiting = Some(Waiting { on: WaitingOn::Child, until });
+                if status.activity == Some(PodActivity::Child) {
+                    let until = self
+                        .volatile
+                        .pod_waits
+                        .iter()
+                        .map(crate::children::wait::PodWait::wait_deadline)
+                        .min();
+                    status.waiting = Some(WaitStatus { on: WaitingOn::Child, until });
                 }
-                if status.activity == Some(Activity::Ask) {
+                if status.activity == Some(PodActivity::Ask) {
                     let until = self.state.facts.asks.iter().filter_map(|ask| ask.expires).min();
-                    status.waiting = Some(Waiting { on: WaitingOn::Ask, until });
+                    status.waiting = Some(WaitStatus { on: WaitingOn::Ask, until });
                 }
             }
         }
-        if status.activity.is_none() && !self.life.parked.is_empty() {
-            // It has an input and is about to begin: nobody is to think that it stands still.
-            status.activity = Some(Activity::Hook);
+        if status.activity.is_none() && !self.volatile.pending_inputs.is_empty() {
+            // An input waits for hooks; show that the pod is not stuck.
+            status.activity = Some(PodActivity::Hook);
         }
         status
     }
 
-    /// When the next attempt of a request is made, if that is so far away that the run waits visibly.
-    fn long_retry(&self, activity: Option<Activity>) -> Option<u64> {
+    /// Returns the time of the next attempt if the wait is long enough to be shown.
+    fn visible_retry_end(&self, activity: Option<PodActivity>) -> Option<u64> {
         let until = self.state.facts.run.as_ref()?.waits_until;
-        until.filter(|_| activity == Some(Activity::Model))
+        until.filter(|_| activity == Some(PodActivity::Model))
     }
 
-    fn activity(&self) -> Activity {
-        let waits = |id: &CallId| self.life.waits.iter().any(|wait| wait.is(id));
-        let busy = self.life.work.iter().any(|(id, work)| !matches!(work, Work::Asking(_)) && !waits(id));
-        if self.life.reply.is_some() {
-            Activity::Model
-        } else if !busy && !self.life.waits.is_empty() && self.state.facts.asks.is_empty() {
-            Activity::Child
+    fn current_activity(&self) -> PodActivity {
+        let waits = |id: &CallId| self.volatile.pod_waits.iter().any(|wait| wait.is_for_call(id));
+        let busy = self
+            .volatile
+            .call_progress
+            .iter()
+            .any(|(id, work)| !matches!(work, CallProgress::Asking(_)) && !waits(id));
+        if self.volatile.reply_draft.is_some() {
+            PodActivity::Model
+        } else if !busy && !self.volatile.pod_waits.is_empty() && self.state.facts.asks.is_empty() {
+            PodActivity::Child
         } else if busy || self.state.facts.asks.is_empty() {
-            Activity::Tool
+            PodActivity::Tool
         } else {
-            Activity::Ask
+            PodActivity::Ask
         }
     }
 
-    /// `Note NOTES.md`: the tool that runs and what it touches.
-    fn detail(&self) -> Option<String> {
-        let running = self.life.work.iter().find_map(|(id, work)| match work {
-            Work::Running { action, .. } => Some((id, action)),
-            Work::Preparing(_)
-            | Work::Hooked(_)
-            | Work::Ready(_)
-            | Work::Asking(_)
-            | Work::Checking
-            | Work::Again => None,
+    /// Returns the running tool and its target, for example `Note NOTES.md`.
+    fn activity_detail(&self) -> Option<String> {
+        let running = self.volatile.call_progress.iter().find_map(|(id, work)| match work {
+            CallProgress::Running { action, .. } => Some((id, action)),
+            CallProgress::Preparing(_)
+            | CallProgress::AskingHooks(_)
+            | CallProgress::Ready(_)
+            | CallProgress::Asking(_)
+            | CallProgress::Checking
+            | CallProgress::PreparingAgain => None,
         });
         let (id, action) = running?;
-        let tool = &self.state.call(id)?.tool;
-        Some(match target(action) {
+        let tool = &self.state.open_call(id)?.tool;
+        Some(match action_target(action) {
             Some(target) => format!("{tool} {target}"),
             None => tool.clone(),
         })
     }
 
-    /// Tells the status if it is another than the one told last.
-    pub(crate) fn tell_status(&mut self, m: &mut Making) {
+    /// Publishes the status if it has changed.
+    pub(crate) fn publish_status(&mut self, step: &mut StepBuilder) {
         let status = self.status();
-        if self.life.told.as_ref() != Some(&status) {
-            self.life.told = Some(status.clone());
-            self.live(m, LiveWhat::Status(status));
+        if self.volatile.published_status.as_ref() != Some(&status) {
+            self.volatile.published_status = Some(status.clone());
+            self.publish_live(step, LiveEventKind::Status(status));
         }
     }
 }
 
-fn target(action: &Action) -> Option<&str> {
+fn action_target(action: &Action) -> Option<&str> {
     action
         .command
         .as_deref()

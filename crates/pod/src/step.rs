@@ -1,8 +1,8 @@
-//! What a step gives: entries to write, news to show, replies and effects to carry out, in that order.
+//! The result of a step: entries to write, events to show, replies and effects, in this order.
 //!
-//! The driver writes `blobs` and then `entries` (whole, in one write), shows `news` in order (entries that are
-//! barriers, and everything behind them, when they are synced), and hands out `replies` and `effects` when the step's
-//! last entry is synced, except effects for which `Effect::may_run_ahead` is true.
+//! The driver writes `blobs`, then `entries` in one write. It shows `events` in order; barrier entries and
+//! everything after them wait for the sync. It sends `replies` and runs `effects` after the sync of the
+//! step's last entry, except effects for which `Effect::may_run_before_sync` is true.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use minke_record::{
     Preview, QueueId, RunId, SessionId, SnapshotWhen, Text, WaitingOn,
 };
 
-use crate::input::{HookPoint, HookQuestion, ReplyTo, Timer};
-use crate::tree::TreeOrder;
+use crate::children::messages::ChildCommand;
+use crate::input::{HookPoint, HookRequest, PodTimer, ReplyId};
 
-/// What one input led to.
+/// The result of one input.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// Must be on disk, synced, before the entries are written.
+    /// Must be on disk and synced before the entries are written.
     pub blobs: Vec<Blob>,
-    /// Recordings that the entries name; written when it suits, since nothing depends on them.
+    /// Recordings that the entries name. They may be written at any time.
     pub recordings: Vec<Arc<Blob>>,
     pub entries: Vec<Draft>,
-    /// In the order in which clients see them.
-    pub news: Vec<News>,
-    pub replies: Vec<Reply>,
+    /// In the order for clients.
+    pub events: Vec<StepEvent>,
+    pub replies: Vec<CommandReply>,
     pub effects: Vec<Effect>,
 }
 
-/// One thing that all clients see, in its place.
+/// An event for all clients.
 #[derive(Debug, Clone, PartialEq)]
-pub enum News {
+pub enum StepEvent {
     /// The entry with this index in `Step::entries`.
     Entry(usize),
-    Live(Live),
+    Live(LiveEvent),
 }
 
-/// News that is not in the log. Within a run it carries the run.
+/// An event that is not in the log, with the open run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Live {
+pub struct LiveEvent {
     pub run: Option<RunId>,
-    pub what: LiveWhat,
+    pub kind: LiveEventKind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum LiveWhat {
-    Status(Status),
+pub enum LiveEventKind {
+    Status(StatusReport),
     TextDelta {
         text: String,
     },
@@ -62,7 +62,7 @@ pub enum LiveWhat {
         id: CallId,
         json: String,
     },
-    /// A request failed before the model said anything and is made again after the wait.
+    /// A request failed before any output and is retried after the wait.
     LlmRetry {
         call: u64,
         failed_attempt: u32,
@@ -83,23 +83,23 @@ pub enum LiveWhat {
         source: AlertSource,
         message: String,
     },
-    /// The last one.
+    /// The last event.
     Shutdown,
 }
 
-/// What the wire says of a pod's state.
+/// The pod's status on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    pub phase: Phase,
-    pub activity: Option<Activity>,
-    /// For people: `Note NOTES.md`.
+pub struct StatusReport {
+    pub phase: PodPhase,
+    pub activity: Option<PodActivity>,
+    /// For people, for example `Note NOTES.md`.
     pub detail: Option<String>,
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitStatus>,
 }
 
-/// The five states.
+/// The five phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum PodPhase {
     Idle,
     Running,
     Paused,
@@ -107,118 +107,118 @@ pub enum Phase {
     Stopping,
 }
 
-impl Phase {
-    pub const ALL: [Phase; 5] =
-        [Phase::Idle, Phase::Running, Phase::Paused, Phase::Compacting, Phase::Stopping];
+impl PodPhase {
+    pub const ALL: [PodPhase; 5] =
+        [PodPhase::Idle, PodPhase::Running, PodPhase::Paused, PodPhase::Compacting, PodPhase::Stopping];
 
-    /// The state's name in lower case, as `status.json` and `minke ps` give it.
+    /// Returns the phase in lower case, as in `status.json` and `minke ps`.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Idle => "idle",
-            Phase::Running => "running",
-            Phase::Paused => "paused",
-            Phase::Compacting => "compacting",
-            Phase::Stopping => "stopping",
+            PodPhase::Idle => "idle",
+            PodPhase::Running => "running",
+            PodPhase::Paused => "paused",
+            PodPhase::Compacting => "compacting",
+            PodPhase::Stopping => "stopping",
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activity {
+pub enum PodActivity {
     Model,
     Tool,
     Ask,
     Child,
     Time,
-    /// Hooks are asked about an input.
+    /// Hooks are checking an input.
     Hook,
     Compacting,
     Stopping,
 }
 
-impl Activity {
+impl PodActivity {
     pub fn name(self) -> &'static str {
         match self {
-            Activity::Model => "model",
-            Activity::Tool => "tool",
-            Activity::Ask => "ask",
-            Activity::Child => "child",
-            Activity::Time => "time",
-            Activity::Hook => "hook",
-            Activity::Compacting => "compacting",
-            Activity::Stopping => "stopping",
+            PodActivity::Model => "model",
+            PodActivity::Tool => "tool",
+            PodActivity::Ask => "ask",
+            PodActivity::Child => "child",
+            PodActivity::Time => "time",
+            PodActivity::Hook => "hook",
+            PodActivity::Compacting => "compacting",
+            PodActivity::Stopping => "stopping",
         }
     }
 }
 
-/// Nothing is left to do but wait.
+/// The pod only waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitStatus {
     pub on: WaitingOn,
     pub until: Option<Millis>,
 }
 
-/// An answer to one asker. `to: None` is a refusal of an order that came without an id: it is still told to the
-/// connection that sent it, as an `error` event.
+/// The reply to a command. `to: None` is a refusal of a command without an id; the driver sends it to the
+/// client as an `error` event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
-    pub to: Option<ReplyTo>,
-    pub result: Result<Given, Refusal>,
+pub struct CommandReply {
+    pub to: Option<ReplyId>,
+    pub result: Result<ReplyBody, CommandRefusal>,
 }
 
-/// What an accepted order gave.
+/// The result of an accepted command.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Given {
+pub enum ReplyBody {
     Ok,
     Run(RunId),
     Queued(QueueId),
-    /// The input that came back from the queue or by a rewind.
+    /// The input returned from the queue or by a rewind.
     Input(Vec<InputSegment>),
     Call(CallId),
-    /// A pod lives again: where it can be reached.
+    /// A pod runs again, at this socket.
     Restored {
         name: PodName,
         session: SessionId,
         socket: String,
     },
-    /// Whether what was waited for holds, or only the time is over.
+    /// Whether the condition holds; false after the timeout.
     Waited {
         reached: bool,
     },
 }
 
-/// Why an order was not accepted: for programs the code, for people the message.
+/// Why a command was not accepted: a code for programs and a message for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CommandRefusal {
     pub code: ErrorCode,
     pub message: String,
 }
 
-impl Refusal {
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into() }
+impl CommandRefusal {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> CommandRefusal {
+        CommandRefusal { code, message: message.into() }
     }
 }
 
-/// Something for a hand to do. What comes of it comes back as an input with the same id.
+/// Work for the driver. The result comes back as an input with the same id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Start a request; its stream comes back as `What::Model` and `What::ModelFailed`.
+    /// Send a request; its stream comes back as `InputKind::Model` and `InputKind::ModelFailed`.
     AskModel {
         call: u64,
         prompt: Arc<Prompt>,
     },
-    /// Drop a request; nothing more is heard of it.
+    /// Drop a request; no further events arrive.
     StopModel {
         call: u64,
     },
-    /// `prepare` and `preview` a call; comes back as `What::Prepared`.
+    /// `prepare` and `preview` a call; comes back as `InputKind::Prepared`.
     Prepare {
         call_id: CallId,
         tool: String,
         arguments: Text,
     },
-    /// Run a call; comes back as `What::CallEnded`.
+    /// Run a call; comes back as `InputKind::CallEnded`.
     RunCall {
         call_id: CallId,
         tool: String,
@@ -226,56 +226,57 @@ pub enum Effect {
         class: Class,
         action: Action,
     },
-    /// Stop a call and its whole process tree; nothing more is heard of it.
+    /// Stop a call and its process tree; no result arrives.
     StopCall {
         call_id: CallId,
     },
-    /// Look at the file of a verifiable call; comes back as `What::FileChecked`.
+    /// Check the file of a verifiable call; comes back as `InputKind::FileChecked`.
     CheckFile {
         call_id: CallId,
         preview: Preview,
     },
-    /// Capture what has changed in the write scope; comes back as `What::Captured`.
+    /// Capture the changes in the write scope; comes back as `InputKind::Captured`.
     Capture {
         run: RunId,
         when: SnapshotWhen,
     },
-    /// Ask the hooks of a point; comes back as `What::HooksSaid`.
+    /// Ask the hooks of a point; comes back as `InputKind::HookReply`.
     AskHooks {
         point: HookPoint,
-        question: Box<HookQuestion>,
+        question: Box<HookRequest>,
     },
-    /// Append a rule to the person's policy (one line of TOML); the changed rules come back as `What::Policy`.
+    /// Append a rule to the user's policy (one line of TOML); the changed rules come back as
+    /// `InputKind::RulesChanged`.
     AddRule {
         rule: String,
     },
-    /// Something about other pods; comes back as `What::Tree`.
-    Tree(TreeOrder),
+    /// A command about other pods; comes back as `InputKind::Child`.
+    Child(ChildCommand),
     SetTimer {
-        timer: Timer,
+        timer: PodTimer,
         at: Millis,
     },
     ClearTimer {
-        timer: Timer,
+        timer: PodTimer,
     },
-    /// The pod is at its end: flush, say goodbye, let go.
+    /// Flush the log, release the leases and exit.
     Exit,
 }
 
 impl Effect {
-    /// Whether the effect may be carried out as soon as its step is written, before it is synced. Only what leaves
-    /// no trace outside this pod's own log may.
-    pub fn may_run_ahead(&self) -> bool {
+    /// Returns whether the effect may run after the write and before the sync. Only effects without a trace
+    /// outside this pod's log may.
+    pub fn may_run_before_sync(&self) -> bool {
         match self {
             Effect::AskModel { .. } | Effect::AddRule { .. } | Effect::Exit => false,
             Effect::RunCall { class, .. } => *class == Class::Pure,
-            // Looking changes nothing; everything else reaches another pod or its files.
-            Effect::Tree(order) => matches!(
+            // Reads change nothing; the other commands reach another pod or its files.
+            Effect::Child(order) => matches!(
                 order,
-                TreeOrder::Read { .. }
-                    | TreeOrder::List { .. }
-                    | TreeOrder::Watch { .. }
-                    | TreeOrder::ReadReports { .. }
+                ChildCommand::Read { .. }
+                    | ChildCommand::List { .. }
+                    | ChildCommand::Watch { .. }
+                    | ChildCommand::ReadReports { .. }
             ),
             Effect::StopModel { .. }
             | Effect::Prepare { .. }
@@ -289,7 +290,7 @@ impl Effect {
     }
 }
 
-/// A block of the reply that has begun and not ended, for a client that joins in the middle.
+/// A block of the reply that has begun and not ended, for clients that connect during the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenBlock {
     Text { text: String },

@@ -1,13 +1,13 @@
-//! The method × state table: one pure function that says what becomes of every method in every state.
+//! The method × state table: one pure function that decides how each method is handled in each phase.
 //!
-//! `step` asks this table and nothing else. Test: `every_cell_of_the_table`, against the table of the specification.
+//! `step` uses only this table. Test: `every_cell_of_the_table` compares it with the specification.
 
 use minke_record::ErrorCode;
 
-use crate::input::{Order, RunMode};
-use crate::step::Phase;
+use crate::input::{PodCommand, RunMode};
+use crate::step::PodPhase;
 
-/// Every method of the wire.
+/// The methods of the wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MethodKind {
     Run(RunMode),
@@ -40,135 +40,135 @@ pub enum MethodKind {
     GetHistory,
 }
 
-/// What becomes of a method.
+/// How a method is handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cell {
-    /// A run opens with the input; what an earlier one left open is closed first.
+pub enum Disposition {
+    /// Start a run with the input; close the calls of an earlier run first.
     Start,
     Queue,
     QueueAndStart,
-    /// A note, drained before the next request.
+    /// Queue a steering input, which is drained before the next request.
     Steer,
     CancelThenStart,
     CancelCompactionThenStart,
     /// `ok` or `not_found`.
-    Look,
+    DequeueIfPresent,
     Continue,
-    /// Stop at a safe point → Paused.
+    /// Stop at a safe point, then Paused.
     Pause,
     Cancel,
     Abandon,
     CancelCompaction,
-    /// Logged; wakes the agent.
+    /// Log it and wake the agent.
     LogAndWake,
-    /// Logged; drained before the next request.
+    /// Log it; drained before the next request.
     Log,
-    /// `not_found`, unless it is the answer to a client's own call, which goes on.
-    OnlyClientsCall,
-    CallGoesOn,
-    /// Resume if interrupted and no other ask is open, else keep for `resume`.
+    /// `not_found`, unless it answers a client call, which continues.
+    ClientCallOnly,
+    ContinueCall,
+    /// Resume if interrupted and no other ask is open, else keep the answer for `resume`.
     ResumeOrKeep,
     Compact,
-    /// It is done.
-    Do,
-    /// It is done; counts from the next request or segment.
-    DoForLater,
-    /// Accepted; there is nothing to change.
-    Nothing,
-    /// Done unless children or background commands are there: then `conflict`.
+    /// Execute it now.
+    Execute,
+    /// Execute it; it applies from the next request or segment.
+    ExecuteLater,
+    /// Accept it; there is nothing to change.
+    NoChange,
+    /// Execute it, or `conflict` if children or background commands exist.
     YieldIfFree,
     Stop,
     Refuse(ErrorCode),
 }
 
-impl Order {
-    pub fn kind(&self) -> MethodKind {
+impl PodCommand {
+    pub fn method_kind(&self) -> MethodKind {
         match self {
-            Order::Run { mode, .. } => MethodKind::Run(*mode),
-            Order::Dequeue { .. } => MethodKind::Dequeue,
-            Order::Notify { .. } => MethodKind::Notify,
-            Order::PodEvent { .. } => MethodKind::PodEvent,
-            Order::Resume { .. } => MethodKind::Resume,
-            Order::Pause { .. } => MethodKind::Pause,
-            Order::Cancel { .. } => MethodKind::Cancel,
-            Order::Answer { .. } => MethodKind::Answer,
-            Order::Compact { .. } => MethodKind::Compact,
-            Order::Rewind(_) => MethodKind::Rewind,
-            Order::Undo { .. } => MethodKind::Undo,
-            Order::CallTool { .. } => MethodKind::CallTool,
-            Order::Checkpoint { .. } => MethodKind::Checkpoint,
-            Order::Set(_) => MethodKind::Set,
-            Order::Yield => MethodKind::Yield,
-            Order::RestartMcp { .. } => MethodKind::RestartMcp,
-            Order::Shutdown { .. } => MethodKind::Shutdown,
-            Order::RestorePod(_) => MethodKind::RestorePod,
-            Order::Wait { .. } => MethodKind::Wait,
+            PodCommand::Run { mode, .. } => MethodKind::Run(*mode),
+            PodCommand::Dequeue { .. } => MethodKind::Dequeue,
+            PodCommand::Notify { .. } => MethodKind::Notify,
+            PodCommand::PodEvent { .. } => MethodKind::PodEvent,
+            PodCommand::Resume { .. } => MethodKind::Resume,
+            PodCommand::Pause { .. } => MethodKind::Pause,
+            PodCommand::Cancel { .. } => MethodKind::Cancel,
+            PodCommand::Answer { .. } => MethodKind::Answer,
+            PodCommand::Compact { .. } => MethodKind::Compact,
+            PodCommand::Rewind(_) => MethodKind::Rewind,
+            PodCommand::Undo { .. } => MethodKind::Undo,
+            PodCommand::CallTool { .. } => MethodKind::CallTool,
+            PodCommand::Checkpoint { .. } => MethodKind::Checkpoint,
+            PodCommand::Set(_) => MethodKind::Set,
+            PodCommand::Yield => MethodKind::Yield,
+            PodCommand::RestartMcp { .. } => MethodKind::RestartMcp,
+            PodCommand::Shutdown { .. } => MethodKind::Shutdown,
+            PodCommand::RestorePod(_) => MethodKind::RestorePod,
+            PodCommand::Wait { .. } => MethodKind::Wait,
         }
     }
 }
 
-/// What becomes of a method in a state.
-pub fn cell(method: MethodKind, phase: Phase) -> Cell {
+/// Returns how a method is handled in a phase.
+pub fn disposition(method: MethodKind, phase: PodPhase) -> Disposition {
     use ErrorCode::{AlreadyRunning, Conflict, NotPaused, NotRunning};
-    use Phase::{Compacting, Idle, Paused, Running, Stopping};
+    use PodPhase::{Compacting, Idle, Paused, Running, Stopping};
     match method {
-        MethodKind::Run(mode) => run(mode, phase),
-        MethodKind::Dequeue => Cell::Look,
+        MethodKind::Run(mode) => run_disposition(mode, phase),
+        MethodKind::Dequeue => Disposition::DequeueIfPresent,
         MethodKind::Resume => match phase {
-            Idle | Compacting => Cell::Refuse(NotPaused),
-            Running => Cell::Refuse(AlreadyRunning),
-            Paused => Cell::Continue,
-            Stopping => Cell::Refuse(Conflict),
+            Idle | Compacting => Disposition::Refuse(NotPaused),
+            Running => Disposition::Refuse(AlreadyRunning),
+            Paused => Disposition::Continue,
+            Stopping => Disposition::Refuse(Conflict),
         },
         MethodKind::Pause => match phase {
-            Idle | Compacting => Cell::Refuse(NotRunning),
-            Running => Cell::Pause,
-            Paused | Stopping => Cell::Nothing,
+            Idle | Compacting => Disposition::Refuse(NotRunning),
+            Running => Disposition::Pause,
+            Paused | Stopping => Disposition::NoChange,
         },
         MethodKind::Cancel => match phase {
-            Idle => Cell::Refuse(NotRunning),
-            Running => Cell::Cancel,
-            Paused => Cell::Abandon,
-            Compacting => Cell::CancelCompaction,
-            Stopping => Cell::Nothing,
+            Idle => Disposition::Refuse(NotRunning),
+            Running => Disposition::Cancel,
+            Paused => Disposition::Abandon,
+            Compacting => Disposition::CancelCompaction,
+            Stopping => Disposition::NoChange,
         },
         MethodKind::Notify | MethodKind::PodEvent => match phase {
-            Idle => Cell::LogAndWake,
-            Running | Paused | Compacting | Stopping => Cell::Log,
+            Idle => Disposition::LogAndWake,
+            Running | Paused | Compacting | Stopping => Disposition::Log,
         },
         MethodKind::Answer => match phase {
-            Idle | Compacting => Cell::OnlyClientsCall,
-            Running => Cell::CallGoesOn,
-            Paused => Cell::ResumeOrKeep,
-            Stopping => Cell::Refuse(Conflict),
+            Idle | Compacting => Disposition::ClientCallOnly,
+            Running => Disposition::ContinueCall,
+            Paused => Disposition::ResumeOrKeep,
+            Stopping => Disposition::Refuse(Conflict),
         },
         MethodKind::Compact => match phase {
-            Idle => Cell::Compact,
-            Running => Cell::Refuse(AlreadyRunning),
-            Paused | Stopping => Cell::Refuse(Conflict),
-            Compacting => Cell::Nothing,
+            Idle => Disposition::Compact,
+            Running => Disposition::Refuse(AlreadyRunning),
+            Paused | Stopping => Disposition::Refuse(Conflict),
+            Compacting => Disposition::NoChange,
         },
         MethodKind::Rewind | MethodKind::Undo => match phase {
-            Idle | Paused => Cell::Do,
-            Running | Compacting => Cell::Refuse(AlreadyRunning),
-            Stopping => Cell::Refuse(Conflict),
+            Idle | Paused => Disposition::Execute,
+            Running | Compacting => Disposition::Refuse(AlreadyRunning),
+            Stopping => Disposition::Refuse(Conflict),
         },
         MethodKind::CallTool => match phase {
-            Idle | Running | Paused | Compacting => Cell::Do,
-            Stopping => Cell::Refuse(Conflict),
+            Idle | Running | Paused | Compacting => Disposition::Execute,
+            Stopping => Disposition::Refuse(Conflict),
         },
         MethodKind::Set | MethodKind::Checkpoint | MethodKind::RestartMcp => match phase {
-            Idle | Paused => Cell::Do,
-            Running | Compacting => Cell::DoForLater,
-            Stopping => Cell::Refuse(Conflict),
+            Idle | Paused => Disposition::Execute,
+            Running | Compacting => Disposition::ExecuteLater,
+            Stopping => Disposition::Refuse(Conflict),
         },
         MethodKind::Yield => match phase {
-            Idle => Cell::YieldIfFree,
-            Running | Paused | Compacting | Stopping => Cell::Refuse(AlreadyRunning),
+            Idle => Disposition::YieldIfFree,
+            Running | Paused | Compacting | Stopping => Disposition::Refuse(AlreadyRunning),
         },
         MethodKind::Shutdown => match phase {
-            Idle | Running | Paused | Compacting => Cell::Stop,
-            Stopping => Cell::Nothing,
+            Idle | Running | Paused | Compacting => Disposition::Stop,
+            Stopping => Disposition::NoChange,
         },
         MethodKind::Fork
         | MethodKind::Hello
@@ -180,21 +180,21 @@ pub fn cell(method: MethodKind, phase: Phase) -> Cell {
         | MethodKind::ListCompletions
         | MethodKind::ListPods
         | MethodKind::RestorePod
-        | MethodKind::GetHistory => Cell::Do,
+        | MethodKind::GetHistory => Disposition::Execute,
     }
 }
 
-fn run(mode: RunMode, phase: Phase) -> Cell {
-    use Phase::{Compacting, Idle, Paused, Running, Stopping};
+fn run_disposition(mode: RunMode, phase: PodPhase) -> Disposition {
+    use PodPhase::{Compacting, Idle, Paused, Running, Stopping};
     match (mode, phase) {
-        (_, Stopping) => Cell::Refuse(ErrorCode::Conflict),
-        (_, Idle) => Cell::Start,
-        (RunMode::Reject, Running | Compacting) => Cell::Refuse(ErrorCode::AlreadyRunning),
-        (RunMode::Queue, Running | Compacting) | (RunMode::Steer, Compacting) => Cell::Queue,
-        (RunMode::Queue, Paused) => Cell::QueueAndStart,
-        (RunMode::Reject | RunMode::Steer | RunMode::Interrupt, Paused) => Cell::Start,
-        (RunMode::Steer, Running) => Cell::Steer,
-        (RunMode::Interrupt, Running) => Cell::CancelThenStart,
-        (RunMode::Interrupt, Compacting) => Cell::CancelCompactionThenStart,
+        (_, Stopping) => Disposition::Refuse(ErrorCode::Conflict),
+        (_, Idle) => Disposition::Start,
+        (RunMode::Reject, Running | Compacting) => Disposition::Refuse(ErrorCode::AlreadyRunning),
+        (RunMode::Queue, Running | Compacting) | (RunMode::Steer, Compacting) => Disposition::Queue,
+        (RunMode::Queue, Paused) => Disposition::QueueAndStart,
+        (RunMode::Reject | RunMode::Steer | RunMode::Interrupt, Paused) => Disposition::Start,
+        (RunMode::Steer, Running) => Disposition::Steer,
+        (RunMode::Interrupt, Running) => Disposition::CancelThenStart,
+        (RunMode::Interrupt, Compacting) => Disposition::CancelCompactionThenStart,
     }
 }

@@ -1,9 +1,9 @@
-//! Every cell of the method × state table, as the specification writes it.
+//! Compares every cell of the method × state table with the specification.
 
-use minke_pod::{Cell, MethodKind, Phase, RunMode, cell};
+use minke_pod::{Disposition, MethodKind, PodPhase, RunMode, disposition};
 use minke_record::ErrorCode;
 
-/// The table of the specification: one row a method, one column a state.
+/// The specified table: one row per method, one column per phase.
 const TABLE: &str = "
 run reject    | start            | already_running  | start             | already_running             | conflict
 run queue     | start            | queue            | queue and start   | queue                       | conflict
@@ -44,22 +44,22 @@ fn every_cell_of_the_table() {
     for line in TABLE.lines().filter(|line| !line.trim().is_empty()) {
         let mut columns = line.split('|').map(str::trim);
         let name = columns.next().unwrap();
-        let method = method(name);
+        let method = parse_method(name);
         let cells: Vec<&str> = columns.collect();
-        assert_eq!(cells.len(), Phase::ALL.len(), "{name}");
-        for (phase, words) in Phase::ALL.into_iter().zip(cells) {
-            assert_eq!(cell(method, phase), read(words), "{name} in {phase:?}");
+        assert_eq!(cells.len(), PodPhase::ALL.len(), "{name}");
+        for (phase, words) in PodPhase::ALL.into_iter().zip(cells) {
+            assert_eq!(disposition(method, phase), parse_disposition(words), "{name} in {phase:?}");
         }
         rows += 1;
     }
-    // Every method of the wire has its row: `method_of` below names each variant without a wildcard.
-    assert_eq!(rows, ALL.len());
-    for method in ALL {
+    // Every method has a row: `method_name` below matches each variant without a wildcard.
+    assert_eq!(rows, ALL_METHODS.len());
+    for method in ALL_METHODS {
         assert!(TABLE.lines().any(|line| line.starts_with(method_name(method))), "{method:?}");
     }
 }
 
-const ALL: [MethodKind; 31] = [
+const ALL_METHODS: [MethodKind; 31] = [
     MethodKind::Run(RunMode::Reject),
     MethodKind::Run(RunMode::Queue),
     MethodKind::Run(RunMode::Steer),
@@ -93,7 +93,7 @@ const ALL: [MethodKind; 31] = [
     MethodKind::GetHistory,
 ];
 
-/// Names every variant, so that a new method does not compile until it has a row.
+/// Matches every variant, so that a new method does not compile until it has a row.
 fn method_name(method: MethodKind) -> &'static str {
     match method {
         MethodKind::Run(RunMode::Reject) => "run reject",
@@ -130,40 +130,40 @@ fn method_name(method: MethodKind) -> &'static str {
     }
 }
 
-fn method(name: &str) -> MethodKind {
-    let found = ALL.into_iter().find(|method| method_name(*method).trim() == name);
+fn parse_method(name: &str) -> MethodKind {
+    let found = ALL_METHODS.into_iter().find(|method| method_name(*method).trim() == name);
     found.unwrap_or_else(|| panic!("no method is called `{name}`"))
 }
 
-fn read(words: &str) -> Cell {
+fn parse_disposition(words: &str) -> Disposition {
     match words {
-        "start" => Cell::Start,
-        "queue" => Cell::Queue,
-        "queue and start" => Cell::QueueAndStart,
-        "steer" => Cell::Steer,
-        "cancel, start" => Cell::CancelThenStart,
-        "cancel compaction, start" => Cell::CancelCompactionThenStart,
-        "ok or not_found" => Cell::Look,
-        "continue" => Cell::Continue,
-        "pause" => Cell::Pause,
-        "cancel" => Cell::Cancel,
-        "abandon" => Cell::Abandon,
-        "cancel compaction" => Cell::CancelCompaction,
-        "log, wake" => Cell::LogAndWake,
-        "log" => Cell::Log,
-        "client's only" => Cell::OnlyClientsCall,
-        "call goes on" => Cell::CallGoesOn,
-        "resume or keep" => Cell::ResumeOrKeep,
-        "compact" => Cell::Compact,
-        "ok" => Cell::Do,
-        "ok, later" => Cell::DoForLater,
-        "nothing" => Cell::Nothing,
-        "ok or conflict" => Cell::YieldIfFree,
-        "stop" => Cell::Stop,
+        "start" => Disposition::Start,
+        "queue" => Disposition::Queue,
+        "queue and start" => Disposition::QueueAndStart,
+        "steer" => Disposition::Steer,
+        "cancel, start" => Disposition::CancelThenStart,
+        "cancel compaction, start" => Disposition::CancelCompactionThenStart,
+        "ok or not_found" => Disposition::DequeueIfPresent,
+        "continue" => Disposition::Continue,
+        "pause" => Disposition::Pause,
+        "cancel" => Disposition::Cancel,
+        "abandon" => Disposition::Abandon,
+        "cancel compaction" => Disposition::CancelCompaction,
+        "log, wake" => Disposition::LogAndWake,
+        "log" => Disposition::Log,
+        "client's only" => Disposition::ClientCallOnly,
+        "call goes on" => Disposition::ContinueCall,
+        "resume or keep" => Disposition::ResumeOrKeep,
+        "compact" => Disposition::Compact,
+        "ok" => Disposition::Execute,
+        "ok, later" => Disposition::ExecuteLater,
+        "nothing" => Disposition::NoChange,
+        "ok or conflict" => Disposition::YieldIfFree,
+        "stop" => Disposition::Stop,
         code => {
             let code = ErrorCode::from(code);
             assert!(ErrorCode::KNOWN.contains(&code), "`{code}` is neither a cell nor an error code");
-            Cell::Refuse(code)
+            Disposition::Refuse(code)
         }
     }
 }

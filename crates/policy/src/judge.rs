@@ -1,24 +1,29 @@
-//! The verdict on an action: the one place where a call is allowed, asked about or refused.
+//! The verdict on an action: the only place where a call is allowed, asked about or denied.
 //!
-//! Here, in this order: what nobody can change (scope, protected names, the fence), what the rules say to each part of
-//! the action, what the posture says to the parts that no rule decided, whether it writes in a broad root, and the same once
-//! more for the parent. Elsewhere:
-//! which rule fits what (`rules`).
-//! Invariants: what leaves the scope is refused whatever the posture (`no_posture_waves_a_call_past_the_scope`); where
-//! nothing holds commands, none is allowed (`nothing_holds_means_nothing_runs`); a child is never freer than its parent
+//! The checks run in this order: restrictions that nothing can change (scope, protected names, sandbox), the
+//! rules for each part of the action, the posture for the parts that no rule decided, writes in a broad root,
+//! and all of it again with the policy of the parent pod. The module `rules` decides which rule matches which
+//! part.
+//!
+//! Invariants: an action outside the scope is denied in every posture
+//! (`no_posture_waves_a_call_past_the_scope`); without a sandbox no command is allowed
+//! (`nothing_holds_means_nothing_runs`); a child is never less restricted than its parent
 //! (`a_child_is_never_freer_than_its_parent`).
 
-use minke_record::{Action, Judgement, Scope, Verdict};
+use minke_record::{Action, Judgement, PolicyVerdict, Scope};
 
-use crate::protected::protected_unless;
-use crate::rules::{Decided, Opening, Part, decide, hides_rules, openings, parts, rank};
-use crate::scope::{Level, deny_inside_write, is_beneath, level};
-use crate::shell::{self, Line};
-use crate::{Posture, RuleSet, Tier};
+use crate::protected::protected_name_unless;
+use crate::rules::{
+    ActionPart, RedirectCheck, RuleDecision, action_parts, check_redirect, decide_part,
+    first_restricting_rule, strictness,
+};
+use crate::scope::{AccessLevel, access_level, deny_inside_write, is_at_or_below};
+use crate::shell::{self, ShellLine};
+use crate::{Posture, RuleSet, SandboxBackend};
 
 static NO_RULES: RuleSet = RuleSet { rules: Vec::new() };
-/// Files that a fence gives to every command and that hold nothing.
-const DEVICES: [&str; 8] = [
+/// Device files that every sandbox provides and that store nothing.
+const DEVICE_FILES: [&str; 8] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
@@ -28,42 +33,42 @@ const DEVICES: [&str; 8] = [
     "/dev/stdout",
     "/dev/stderr",
 ];
-/// How much of a command a reason repeats.
-const SHOWN_CHARS: usize = 160;
+/// How many characters of a command a reason repeats.
+const COMMAND_EXCERPT_CHARS: usize = 160;
 
-/// What an action is judged by.
+/// The policy that an action is judged by.
 #[derive(Debug, Clone, Copy)]
-pub struct Judging<'a> {
+pub struct PolicyContext<'a> {
     pub posture: Posture,
     /// The effective scope.
     pub scope: &'a Scope,
-    /// The pod's own directories, beside the scope: its `tmp` and its `output`.
-    pub own: Option<&'a Scope>,
-    pub tier: Tier,
-    /// Hosts that may be reached without a question: `docs.rs`, `*.example.org` for what is below a name, `*` for all.
+    /// The pod's own directories outside the scope: its `tmp` and its `output`.
+    pub own_scope: Option<&'a Scope>,
+    pub backend: SandboxBackend,
+    /// Hosts that need no approval: `docs.rs`, `*.example.org` for all subdomains, `*` for all hosts.
     pub hosts: &'a [String],
-    /// Paths at which a person lifted the protection of names.
-    pub lifted: &'a [String],
-    /// Broad roots: the user is asked before the first write in one of them.
+    /// Paths for which the user removed the protection of names.
+    pub unprotected_paths: &'a [String],
+    /// Broad roots: the user must approve the first write in each of them.
     pub broad_roots: &'a [String],
-    /// What people decided beforehand.
+    /// The rules of all layers.
     pub rules: &'a RuleSet,
-    /// Where relative paths of a shell line begin.
+    /// The directory that relative paths of a shell line start from.
     pub cwd: &'a str,
-    /// What holds for the parent: a child is never freer.
-    pub parent: Option<&'a Judging<'a>>,
+    /// The policy of the parent pod. A child is never less restricted than its parent.
+    pub parent: Option<&'a PolicyContext<'a>>,
 }
 
-impl<'a> Judging<'a> {
-    /// Nothing granted beside the scope.
-    pub fn new(posture: Posture, scope: &'a Scope, tier: Tier) -> Judging<'a> {
-        Judging {
+impl<'a> PolicyContext<'a> {
+    /// Creates a policy that grants only the scope.
+    pub fn new(posture: Posture, scope: &'a Scope, backend: SandboxBackend) -> PolicyContext<'a> {
+        PolicyContext {
             posture,
             scope,
-            own: None,
-            tier,
+            own_scope: None,
+            backend,
             hosts: &[],
-            lifted: &[],
+            unprotected_paths: &[],
             broad_roots: &[],
             rules: &NO_RULES,
             cwd: "/",
@@ -71,82 +76,92 @@ impl<'a> Judging<'a> {
         }
     }
 
-    fn level(&self, path: &str) -> Level {
-        let own = self.own.map_or(Level::None, |own| level(own, path));
-        level(self.scope, path).max(own)
+    fn scope_access(&self, path: &str) -> AccessLevel {
+        let own_scope = self.own_scope.map_or(AccessLevel::None, |own| access_level(own, path));
+        access_level(self.scope, path).max(own_scope)
     }
 
-    /// What a command has at a path: as file tools do, and where the fence moves `/tmp`, the pod's own.
-    pub(crate) fn reach(&self, path: &str) -> Level {
-        if DEVICES.contains(&path) {
-            return Level::Write;
+    /// Returns the access of a command to a path. It is the access of file tools, except for devices and a
+    /// remapped `/tmp`.
+    pub(crate) fn command_access(&self, path: &str) -> AccessLevel {
+        if DEVICE_FILES.contains(&path) {
+            return AccessLevel::Write;
         }
-        let own = self.own.into_iter().flat_map(|own| &own.allow).next();
-        let moved = self.tier.moves_tmp() && is_beneath(path, "/tmp") && own.is_some();
-        if moved { Level::Write } else { self.level(path) }
+        let own_scope = self.own_scope.into_iter().flat_map(|own| &own.allow).next();
+        let moved = self.backend.remaps_tmp() && is_at_or_below(path, "/tmp") && own_scope.is_some();
+        if moved { AccessLevel::Write } else { self.scope_access(path) }
     }
 
-    /// The protected name that keeps a path from being written.
-    pub(crate) fn protected(&self, path: &str) -> Option<&'static str> {
-        let own = self.own.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
-        // A grant that lies in a directory of the pod's own is still the person's.
-        let own = own.filter(|_| level(self.scope, path) == Level::None);
-        let lifted: Vec<&str> = self.lifted.iter().map(String::as_str).chain(own).collect();
-        protected_unless(path, &lifted)
+    /// Returns the protected name that forbids writing a path.
+    pub(crate) fn protected_name(&self, path: &str) -> Option<&'static str> {
+        let own_scope =
+            self.own_scope.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
+        // A grant inside one of the pod's own directories still belongs to the user.
+        let own = own_scope.filter(|_| access_level(self.scope, path) == AccessLevel::None);
+        let lifted: Vec<&str> = self.unprotected_paths.iter().map(String::as_str).chain(own).collect();
+        protected_name_unless(path, &lifted)
     }
 }
 
-/// The posture of a pod for which none was chosen: no questions where the kernel holds what a command does.
-pub fn default_posture(tier: Tier) -> Posture {
-    if tier.holds() { Posture::Auto } else { Posture::Ask }
+/// Returns the posture of a pod whose user chose none: no approval requests where the kernel enforces the
+/// scope.
+pub fn default_posture(backend: SandboxBackend) -> Posture {
+    if backend.enforces_scope() { Posture::Auto } else { Posture::Ask }
 }
 
-/// Judges an action. An action with a command names the fence that it would run in, whatever the outcome.
-pub fn judge(by: &Judging<'_>, action: &Action) -> Verdict {
-    let line = action.command.as_deref().map(shell::read);
-    judge_line(by, action, line.as_ref())
+/// Judges an action. The verdict on a command always names the sandbox that it would run in.
+pub fn judge_action(context: &PolicyContext<'_>, action: &Action) -> PolicyVerdict {
+    let line = action.command.as_deref().map(shell::parse_shell_line);
+    judge_parsed_line(context, action, line.as_ref())
 }
 
-/// The same, for a line that was read already.
-pub(crate) fn judge_line(by: &Judging<'_>, action: &Action, line: Option<&Line>) -> Verdict {
-    let mut verdict = refusal(by, action).unwrap_or_else(|| Looked::at(by, action, line).verdict());
+/// Judges an action whose shell line is already parsed.
+pub(crate) fn judge_parsed_line(
+    by: &PolicyContext<'_>,
+    action: &Action,
+    line: Option<&ShellLine>,
+) -> PolicyVerdict {
+    let mut verdict =
+        hard_denial(by, action).unwrap_or_else(|| RuleEvaluation::evaluate(by, action, line).verdict());
     if verdict.outcome == Judgement::Allow
         && let Some(root) = writes_broad_root(by, action)
     {
-        verdict = broad_question(by, root);
+        verdict = broad_root_verdict(by, root);
     }
     if let Some(parent) = by.parent {
-        verdict = strictest_verdict(verdict, of_parent(judge_line(parent, action, line)));
+        verdict = stricter_verdict(verdict, attribute_to_parent(judge_parsed_line(parent, action, line)));
     }
-    verdict.fence = action.command.as_ref().map(|_| by.tier.to_string());
+    verdict.fence = action.command.as_ref().map(|_| by.backend.to_string());
     verdict
 }
 
-/// The layer of a question about a broad root.
-pub const BROAD_ROOT: &str = "broad_root";
+/// The layer of a verdict that asks about a broad root.
+pub const BROAD_ROOT_LAYER: &str = "broad_root";
 
-/// How the approval of writes in a broad root is called among the grants of a session.
+/// Returns the name that an approval of writes in a broad root has among the grants of a session.
 pub fn broad_root_grant(root: &str) -> String {
     format!("broad root {root}")
 }
 
-/// The broad root that an action may write in: one above its paths, and for a command any that the scope lets it write.
-fn writes_broad_root<'a>(by: &Judging<'a>, action: &Action) -> Option<&'a str> {
-    // A directory of the pod's own in the root, and none that holds the root: a root in `/tmp` is still the user's.
+/// Returns the broad root that an action may write in: an ancestor of its paths, or for a command any
+/// writable one.
+fn writes_broad_root<'a>(context: &PolicyContext<'a>, action: &Action) -> Option<&'a str> {
+    // Only own directories inside the root count: a root inside the pod's `/tmp` still belongs to the user.
     let is_own = |path: &str, root: &str| {
-        let own = by.own.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
-        own.filter(|own| *own != root && is_beneath(own, root)).any(|own| is_beneath(path, own))
+        let own_scope =
+            context.own_scope.into_iter().flat_map(|own| &own.allow).map(|rule| rule.target.as_str());
+        own_scope.filter(|own| *own != root && is_at_or_below(own, root)).any(|own| is_at_or_below(path, own))
     };
-    let mut roots = by.broad_roots.iter().map(String::as_str);
+    let mut roots = context.broad_roots.iter().map(String::as_str);
     roots.find(|root| {
-        let by_path = action.writes.iter().any(|path| is_beneath(path, root) && !is_own(path, root));
+        let by_path = action.writes.iter().any(|path| is_at_or_below(path, root) && !is_own(path, root));
         let by_command = action.command.is_some() && action.side_effects;
-        // A child may have a directory below a broad root only.
-        (by_path || by_command) && level(by.scope, root) == Level::Write
+        // The scope of a child may contain only a directory below the broad root.
+        (by_path || by_command) && access_level(context.scope, root) == AccessLevel::Write
     })
 }
 
-fn broad_question(by: &Judging<'_>, root: &str) -> Verdict {
+fn broad_root_verdict(by: &PolicyContext<'_>, root: &str) -> PolicyVerdict {
     let why = format!(
         "it may write in {root}, which holds the files of many programs; an approval for this session covers all later \
          writes there"
@@ -154,319 +169,346 @@ fn broad_question(by: &Judging<'_>, root: &str) -> Verdict {
     let rule = Some(broad_root_grant(root));
     match by.posture {
         Posture::Plan | Posture::Deny => {
-            let reason = format!("{why}; this would need an answer, and the posture refuses questions");
-            Verdict { rule, ..deny("posture", &reason) }
+            let reason = format!("{why}; this needs an approval, and the posture refuses approval requests");
+            PolicyVerdict { rule, ..deny_verdict("posture", &reason) }
         }
         Posture::Ask | Posture::Auto | Posture::Full => {
-            Verdict { rule, ..verdict(Judgement::Ask, BROAD_ROOT, &why) }
+            PolicyVerdict { rule, ..new_verdict(Judgement::Ask, BROAD_ROOT_LAYER, &why) }
         }
     }
 }
 
-/// The stricter of two verdicts; of equals the first.
-pub fn strictest_verdict(first: Verdict, second: Verdict) -> Verdict {
-    if rank(&second.outcome) > rank(&first.outcome) { second } else { first }
+/// Returns the stricter of two verdicts, or the first if both are equally strict.
+pub fn stricter_verdict(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict {
+    if strictness(&second.outcome) > strictness(&first.outcome) { second } else { first }
 }
 
-fn of_parent(verdict: Verdict) -> Verdict {
+fn attribute_to_parent(verdict: PolicyVerdict) -> PolicyVerdict {
     let reason = format!("by the policy of the parent: {}", verdict.reason);
-    Verdict { layer: Some("parent".to_owned()), reason, ..verdict }
+    PolicyVerdict { layer: Some("parent".to_owned()), reason, ..verdict }
 }
 
-/// What no answer can change.
-pub(crate) fn refusal(by: &Judging<'_>, action: &Action) -> Option<Verdict> {
-    if by.posture == Posture::Plan && action.side_effects {
-        return Some(deny("posture", "posture `plan` allows no side effects"));
+/// Returns the denial that no rule, grant or answer can change.
+pub(crate) fn hard_denial(context: &PolicyContext<'_>, action: &Action) -> Option<PolicyVerdict> {
+    if context.posture == Posture::Plan && action.side_effects {
+        return Some(deny_verdict("posture", "posture `plan` allows no side effects"));
     }
-    let needs = |paths: &'_ [String], wanted: Level| {
-        paths.iter().find(|path| by.level(path) < wanted).map(|path| (path.clone(), wanted))
+    let needs = |paths: &'_ [String], wanted: AccessLevel| {
+        paths.iter().find(|path| context.scope_access(path) < wanted).map(|path| (path.clone(), wanted))
     };
     if let Some((path, wanted)) =
-        needs(&action.writes, Level::Write).or_else(|| needs(&action.reads, Level::Read))
+        needs(&action.writes, AccessLevel::Write).or_else(|| needs(&action.reads, AccessLevel::Read))
     {
-        let (scope, wanted) = (by.scope.summary(), wanted.as_str());
+        let (scope, wanted) = (context.scope.summary(), wanted.as_str());
         let reason = format!("{path} is outside the scope ({scope}); {wanted} is not allowed there");
-        return Some(deny("scope", &reason));
+        return Some(deny_verdict("scope", &reason));
     }
     if let Some((path, name)) =
-        action.writes.iter().find_map(|path| by.protected(path).map(|name| (path, name)))
+        action.writes.iter().find_map(|path| context.protected_name(path).map(|name| (path, name)))
     {
         let reason = format!(
-            "{path} is protected: agents do not write `{name}`, because programs run what stands there; only a \
-             person can lift this, path by path"
+            "{path} is protected: agents do not write `{name}`, because programs run its content; only a person can \
+             allow it, path by path"
         );
-        return Some(Verdict { rule: Some(format!("protected {name}")), ..deny("scope", &reason) });
+        return Some(PolicyVerdict {
+            rule: Some(format!("protected {name}")),
+            ..deny_verdict("scope", &reason)
+        });
     }
-    action.command.as_ref().and_then(|_| unfenced(by))
+    action.command.as_ref().and_then(|_| sandbox_denial(context))
 }
 
-/// Why no command may run here at all.
-fn unfenced(by: &Judging<'_>) -> Option<Verdict> {
-    match by.tier {
-        Tier::D => Some(deny(
+/// Returns why no command may run here at all.
+fn sandbox_denial(by: &PolicyContext<'_>) -> Option<PolicyVerdict> {
+    match by.backend {
+        SandboxBackend::Unavailable => Some(deny_verdict(
             "fence",
-            "nothing on this machine holds commands (tier D), so none is run; only a person can change that, with \
+            "no sandbox works on this machine (backend D), so no command is run; only a person can change that, with \
              --unsandboxed on the command line",
         )),
-        Tier::B => deny_inside_write(by.scope).map(|rule| {
+        SandboxBackend::Landlock => deny_inside_write(by.scope).map(|rule| {
             let reason = format!(
-                "tier B cannot hold commands to this scope: {} is denied or lent inside a write grant, and this \
-                 fence can only add rights; use the file tools",
+                "sandbox backend B cannot enforce this scope: {} is denied or lent inside a write grant, and this \
+                 backend can only add rights; use the file tools",
                 rule.target
             );
-            deny("fence", &reason)
+            deny_verdict("fence", &reason)
         }),
-        Tier::A | Tier::APrime | Tier::C | Tier::Off => None,
+        SandboxBackend::Namespaces | SandboxBackend::Bubblewrap | SandboxBackend::Seatbelt | SandboxBackend::Off => None,
     }
 }
 
-/// An action that nothing refuses, as the rules see it.
-pub(crate) struct Looked<'a, 'p> {
-    by: &'p Judging<'a>,
+/// The rules and the posture, evaluated for an action that has no hard denial.
+pub(crate) struct RuleEvaluation<'a, 'p> {
+    context: &'p PolicyContext<'a>,
     action: &'p Action,
-    /// Denied by a rule.
-    pub(crate) denied: Option<(Part<'p>, Decided<'a>)>,
-    /// Asked about by a rule.
-    pub(crate) asked: Vec<(Part<'p>, Decided<'a>)>,
-    allowed: Vec<Decided<'a>>,
-    /// Decided by no rule.
-    open: Vec<Part<'p>>,
-    /// Why no rule can vouch for the line, whatever its commands.
-    pub(crate) unvouched: Option<String>,
-    /// Why nobody can say what the line would run.
-    pub(crate) unsure: Option<&'p str>,
-    /// The shell could not read it either.
-    broken: bool,
+    /// The first part that a rule denies.
+    pub(crate) denied_by: Option<(ActionPart<'p>, RuleDecision<'a>)>,
+    /// The parts that a rule asks about.
+    pub(crate) asked_by: Vec<(ActionPart<'p>, RuleDecision<'a>)>,
+    allowed_by: Vec<RuleDecision<'a>>,
+    /// The parts that no rule decides.
+    undecided: Vec<ActionPart<'p>>,
+    /// Why no rule can allow the line, even if rules allow all of its commands.
+    pub(crate) not_allowed_reason: Option<String>,
+    /// Why the commands of the line cannot be determined.
+    pub(crate) uncertain_reason: Option<&'p str>,
+    /// A shell could not parse the line either.
+    is_malformed: bool,
 }
 
-impl<'a, 'p> Looked<'a, 'p> {
-    pub(crate) fn at(by: &'p Judging<'a>, action: &'p Action, line: Option<&'p Line>) -> Looked<'a, 'p> {
-        let unsure = line.and_then(|line| line.unsure.as_deref());
-        let mut looked = Looked {
-            by,
+impl<'a, 'p> RuleEvaluation<'a, 'p> {
+    pub(crate) fn evaluate(
+        context: &'p PolicyContext<'a>,
+        action: &'p Action,
+        line: Option<&'p ShellLine>,
+    ) -> RuleEvaluation<'a, 'p> {
+        let uncertain_reason = line.and_then(|line| line.uncertain_reason.as_deref());
+        let mut evaluation = RuleEvaluation {
+            context,
             action,
-            denied: None,
-            asked: Vec::new(),
-            allowed: Vec::new(),
-            open: Vec::new(),
-            unvouched: unsure.map(|why| format!("it cannot be said what the line would run: {why}")),
-            unsure,
-            broken: line.is_some_and(|line| line.broken),
+            denied_by: None,
+            asked_by: Vec::new(),
+            allowed_by: Vec::new(),
+            undecided: Vec::new(),
+            not_allowed_reason: uncertain_reason
+                .map(|why| format!("the commands of the line cannot be determined: {why}")),
+            uncertain_reason,
+            is_malformed: line.is_some_and(|line| line.is_malformed),
         };
-        for part in parts(action, line) {
-            looked.take(part);
+        for part in action_parts(action, line) {
+            evaluation.add_part(part);
         }
-        looked
+        evaluation
     }
 
-    fn take(&mut self, part: Part<'p>) {
-        if let Part::Opens(redirect) = part {
-            match openings(self.by, redirect) {
-                Opening::Fine => {}
-                Opening::Away(path) => {
-                    self.unvouched
+    fn add_part(&mut self, part: ActionPart<'p>) {
+        if let ActionPart::Redirect(redirect) = part {
+            match check_redirect(self.context, redirect) {
+                RedirectCheck::Inside => {}
+                RedirectCheck::Outside(path) => {
+                    self.not_allowed_reason
                         .get_or_insert(format!("the line opens {path}, which is outside the scope"));
                 }
-                Opening::Unknown(raw) => {
-                    self.unvouched
+                RedirectCheck::Unknown(raw) => {
+                    self.not_allowed_reason
                         .get_or_insert(format!("the line opens `{raw}`, which is known only when it runs"));
                 }
             }
         }
-        match decide(self.by, &part) {
-            Some(decided) if rank(&decided.word) >= 2 => {
-                self.denied.get_or_insert((part, decided));
+        match decide_part(self.context, &part) {
+            Some(decision) if strictness(&decision.judgement) >= 2 => {
+                self.denied_by.get_or_insert((part, decision));
             }
-            Some(decided) if decided.word == Judgement::Ask => self.asked.push((part, decided)),
-            Some(decided) => self.allowed.push(decided),
+            Some(decided) if decided.judgement == Judgement::Ask => self.asked_by.push((part, decided)),
+            Some(decided) => self.allowed_by.push(decided),
             None if matches!(
                 part,
-                Part::Opens(_) | Part::Mentions(_) | Part::MayMention(_) | Part::MayRun(_)
+                ActionPart::Redirect(_)
+                    | ActionPart::FileWord(_)
+                    | ActionPart::PossibleFile(_)
+                    | ActionPart::PossibleLaunch(_)
             ) => {}
-            None => self.open.push(part),
+            None => self.undecided.push(part),
         }
     }
 
-    fn verdict(&self) -> Verdict {
-        if let Some((part, decided)) = &self.denied {
-            return denied(part, decided);
+    fn verdict(&self) -> PolicyVerdict {
+        if let Some((part, decision)) = &self.denied_by {
+            return denied_verdict(part, decision);
         }
-        if let Some((part, decided)) = self.asked.first() {
-            return self.question(&asked(part, decided), Some(decided));
+        if let Some((part, decided)) = self.asked_by.first() {
+            return self.ask_or_refuse(&rule_ask_reason(part, decided), Some(decided));
         }
-        if let Some(why) = self.unreadable() {
-            return self.question(&why, None);
+        if let Some(why) = self.unreadable_reason() {
+            return self.ask_or_refuse(&why, None);
         }
-        if let Some(part) = self.open_questions().next() {
-            return self.question(&self.why_asked(part), None);
+        if let Some(part) = self.undecided_asks().next() {
+            return self.ask_or_refuse(&self.posture_ask_reason(part), None);
         }
-        if self.command_asks()
-            && let Some(why) = &self.unvouched
+        if self.asks_about_commands()
+            && let Some(why) = &self.not_allowed_reason
         {
-            return self.question(why, None);
+            return self.ask_or_refuse(why, None);
         }
-        self.allow()
+        self.allowed_verdict()
     }
 
-    /// Why a line is asked about whatever its commands: it is not one that the shell could read, or nobody can tell
-    /// whether a rule is about what it hides.
-    pub(crate) fn unreadable(&self) -> Option<String> {
-        let why = self.unsure?;
-        if let Some(placed) = hides_rules(self.by.rules) {
-            let origin = &placed.origin;
-            return Some(format!("the line could hide what the rule at {origin} is about: {why}"));
+    /// Returns why the whole line needs approval: the shell could not parse it, or it may hide something that
+    /// a rule is about.
+    pub(crate) fn unreadable_reason(&self) -> Option<String> {
+        let why = self.uncertain_reason?;
+        if let Some(layered) = first_restricting_rule(self.context.rules) {
+            let origin = &layered.origin;
+            return Some(format!("the line could hide a command or path of the rule at {origin}: {why}"));
         }
-        let broken = self.broken || self.open.iter().any(|part| matches!(part, Part::Line));
-        (broken && self.by.posture != Posture::Full).then(|| format!("the line cannot be read: {why}"))
+        let broken =
+            self.is_malformed || self.undecided.iter().any(|part| matches!(part, ActionPart::EmptyLine));
+        (broken && self.context.posture != Posture::Full).then(|| format!("the line cannot be parsed: {why}"))
     }
 
-    /// The parts that no rule decided and that the posture asks about.
-    pub(crate) fn open_questions(&self) -> impl Iterator<Item = &Part<'p>> {
-        self.open.iter().filter(|part| self.asks(part))
+    /// Returns the parts that no rule decided and that the posture asks about.
+    pub(crate) fn undecided_asks(&self) -> impl Iterator<Item = &ActionPart<'p>> {
+        self.undecided.iter().filter(|part| self.needs_approval(part))
     }
 
-    fn asks(&self, part: &Part<'_>) -> bool {
-        let cautious = !matches!(self.by.posture, Posture::Auto | Posture::Full);
+    fn needs_approval(&self, part: &ActionPart<'_>) -> bool {
+        let cautious = !matches!(self.context.posture, Posture::Auto | Posture::Full);
         match part {
-            Part::Command(..) | Part::Line => self.command_asks(),
-            Part::Host(host) => self.by.posture != Posture::Full && !is_granted(host, self.by.hosts),
-            Part::Mcp(_) | Part::Silent => cautious && self.action.side_effects,
-            Part::Opens(_)
-            | Part::Mentions(_)
-            | Part::MayMention(_)
-            | Part::MayRun(_)
-            | Part::Reads(_)
-            | Part::Writes(_)
-            | Part::Pod(_) => false,
+            ActionPart::Command(..) | ActionPart::EmptyLine => self.asks_about_commands(),
+            ActionPart::Host(host) => {
+                self.context.posture != Posture::Full && !is_host_granted(host, self.context.hosts)
+            }
+            ActionPart::Mcp(_) | ActionPart::Undeclared => cautious && self.action.side_effects,
+            ActionPart::Redirect(_)
+            | ActionPart::FileWord(_)
+            | ActionPart::PossibleFile(_)
+            | ActionPart::PossibleLaunch(_)
+            | ActionPart::Read(_)
+            | ActionPart::Write(_)
+            | ActionPart::Pod(_) => false,
         }
     }
 
-    /// Whether the posture asks about a command that no rule decided.
-    pub(crate) fn command_asks(&self) -> bool {
+    /// Returns whether the posture asks about a command that no rule decided.
+    pub(crate) fn asks_about_commands(&self) -> bool {
         self.action.command.is_some()
-            && match (self.by.posture, self.by.tier) {
+            && match (self.context.posture, self.context.backend) {
                 (Posture::Full, _) => false,
-                (Posture::Auto, tier) => !tier.holds(),
+                (Posture::Auto, backend) => !backend.enforces_scope(),
                 (Posture::Plan | Posture::Deny | Posture::Ask, _) => true,
             }
     }
 
-    /// Why the posture asks about a part that no rule decided.
-    fn why_asked(&self, part: &Part<'_>) -> String {
-        let posture = self.by.posture.as_str();
+    /// Returns why the posture asks about a part that no rule decided.
+    fn posture_ask_reason(&self, part: &ActionPart<'_>) -> String {
+        let posture = self.context.posture.as_str();
         match part {
-            Part::Host(host) => format!("{host} is not a granted host"),
-            Part::Mcp(name) => {
+            ActionPart::Host(host) => format!("{host} is not a granted host"),
+            ActionPart::Mcp(name) => {
                 format!("no rule allows {name}, and posture `{posture}` asks about such tools")
             }
-            Part::Silent => {
+            ActionPart::Undeclared => {
                 format!(
-                    "it has effects and does not say where, and posture `{posture}` asks about such calls"
+                    "it has side effects and does not declare where, and posture `{posture}` asks about such calls"
                 )
             }
-            _ => match self.by.tier {
-                Tier::Off => format!("no rule allows {}, and no fence holds it (--unsandboxed)", named(part)),
-                tier if self.by.posture == Posture::Auto => {
+            _ => match self.context.backend {
+                SandboxBackend::Off => format!(
+                    "no rule allows {}, and no sandbox restricts it (--unsandboxed)",
+                    describe_part(part)
+                ),
+                backend if self.context.posture == Posture::Auto => {
                     format!(
-                        "no rule allows {}, and the fence here is tier {tier}, which does not hold everything",
-                        named(part)
+                        "no rule allows {}, and sandbox backend {backend} does not enforce the whole scope",
+                        describe_part(part)
                     )
                 }
-                _ => format!("no rule allows {}, and posture `{posture}` asks about commands", named(part)),
+                _ => format!(
+                    "no rule allows {}, and posture `{posture}` asks about commands",
+                    describe_part(part)
+                ),
             },
         }
     }
 
-    /// A question, or its refusal where the posture has none.
-    fn question(&self, why: &str, rule: Option<&Decided<'_>>) -> Verdict {
-        let layer = rule.map_or("posture", |rule| rule.placed.layer.as_str());
-        let rule = rule.map(|rule| rule.placed.rule.line());
-        match self.by.posture {
+    /// Returns an approval request, or its denial if the posture refuses approval requests.
+    fn ask_or_refuse(&self, why: &str, rule: Option<&RuleDecision<'_>>) -> PolicyVerdict {
+        let layer = rule.map_or("posture", |rule| rule.source.layer.as_str());
+        let rule = rule.map(|rule| rule.source.rule.to_toml_line());
+        match self.context.posture {
             Posture::Plan | Posture::Deny => {
-                let reason = format!("{why}; this would need an answer, and the posture refuses questions");
-                Verdict { rule, ..deny("posture", &reason) }
+                let reason =
+                    format!("{why}; this needs an approval, and the posture refuses approval requests");
+                PolicyVerdict { rule, ..deny_verdict("posture", &reason) }
             }
             Posture::Ask | Posture::Auto | Posture::Full => {
-                Verdict { rule, ..verdict(Judgement::Ask, layer, why) }
+                PolicyVerdict { rule, ..new_verdict(Judgement::Ask, layer, why) }
             }
         }
     }
 
-    fn allow(&self) -> Verdict {
-        match self.allowed.first() {
-            Some(decided) if self.open.is_empty() && self.unvouched.is_none() => {
-                let reason = format!("allowed by the rule at {}", decided.placed.origin);
-                let rule = Some(decided.placed.rule.line());
-                Verdict { rule, ..allow(decided.placed.layer.as_str(), &reason) }
+    fn allowed_verdict(&self) -> PolicyVerdict {
+        match self.allowed_by.first() {
+            Some(decision) if self.undecided.is_empty() && self.not_allowed_reason.is_none() => {
+                let reason = format!("allowed by the rule at {}", decision.source.origin);
+                let rule = Some(decision.source.rule.to_toml_line());
+                PolicyVerdict { rule, ..allow_verdict(decision.source.layer.as_str(), &reason) }
             }
-            _ if self.by.posture == Posture::Full => allow("posture", "posture `full`"),
-            _ if self.action.command.is_some() => {
-                allow("fence", &format!("the fence (tier {}) holds it to the scope", self.by.tier))
-            }
-            _ => allow("scope", "inside the scope"),
+            _ if self.context.posture == Posture::Full => allow_verdict("posture", "posture `full`"),
+            _ if self.action.command.is_some() => allow_verdict(
+                "fence",
+                &format!("the sandbox (backend {}) restricts it to the scope", self.context.backend),
+            ),
+            _ => allow_verdict("scope", "inside the scope"),
         }
     }
 }
 
-fn denied(part: &Part<'_>, decided: &Decided<'_>) -> Verdict {
-    let origin = &decided.placed.origin;
+fn denied_verdict(part: &ActionPart<'_>, decision: &RuleDecision<'_>) -> PolicyVerdict {
+    let origin = &decision.source.origin;
     let reason = format!(
-        "{} is denied by the rule at {origin}; no answer can change that, only the rule: go on without it",
-        named(part)
+        "{} is denied by the rule at {origin}; no answer can change that, only the rule: continue without it",
+        describe_part(part)
     );
-    let rule = Some(decided.placed.rule.line());
-    Verdict { rule, ..deny(decided.placed.layer.as_str(), &reason) }
+    let rule = Some(decision.source.rule.to_toml_line());
+    PolicyVerdict { rule, ..deny_verdict(decision.source.layer.as_str(), &reason) }
 }
 
-fn asked(part: &Part<'_>, decided: &Decided<'_>) -> String {
-    let (what, origin) = (named(part), &decided.placed.origin);
-    if decided.maybe && matches!(part, Part::MayMention(_) | Part::Opens(_)) {
+fn rule_ask_reason(part: &ActionPart<'_>, decided: &RuleDecision<'_>) -> String {
+    let (what, origin) = (describe_part(part), &decided.source.origin);
+    if decided.is_uncertain && matches!(part, ActionPart::PossibleFile(_) | ActionPart::Redirect(_)) {
         let (word, glob) =
-            (&decided.placed.rule.action, decided.placed.rule.path.as_deref().unwrap_or_default());
-        return format!("{what} could be a path that the rule at {origin} is about (`{word}` {glob})");
+            (&decided.source.rule.action, decided.source.rule.path.as_deref().unwrap_or_default());
+        return format!("{what} could be a path of the rule at {origin} (`{word}` {glob})");
     }
-    if matches!(part, Part::MayRun(_)) {
-        let word = &decided.placed.rule.action;
+    if matches!(part, ActionPart::PossibleLaunch(_)) {
+        let word = &decided.source.rule.action;
         return format!(
-            "{what} may start what the rule at {origin} is about (`{word}`): its words name it, and it is not known what \
-             this program does with them"
+            "{what} may start a program of the rule at {origin} (`{word}`): its arguments name it, and how this program \
+             uses its arguments is unknown"
         );
     }
-    if decided.maybe {
-        let word = &decided.placed.rule.action;
+    if decided.is_uncertain {
+        let word = &decided.source.rule.action;
         return format!(
-            "{what} may be what the rule at {origin} is about (`{word}`): some of its words are known only when it runs"
+            "{what} may match the rule at {origin} (`{word}`): some of its words are known only at run time"
         );
     }
     format!("the rule at {origin} asks about {what}")
 }
 
-/// A part in the words of a reason.
-fn named(part: &Part<'_>) -> String {
+/// Describes a part for a reason.
+fn describe_part(part: &ActionPart<'_>) -> String {
     match part {
-        Part::Command(command, _) | Part::MayRun(command) => format!("`{}`", shortened(&command.shown())),
-        Part::Mentions(word) => format!("`{}`", shortened(word)),
-        Part::MayMention(mention) => format!("`{}`", shortened(&mention.word.to_string())),
-        Part::Line => "the line".to_owned(),
-        Part::Opens(redirect) => format!("opening {}", shortened(&redirect.target.to_string())),
-        Part::Reads(path) => format!("reading {path}"),
-        Part::Writes(path) => format!("writing {path}"),
-        Part::Host(host) => format!("reaching {host}"),
-        Part::Mcp(name) => (*name).to_owned(),
-        Part::Pod(name) => format!("pod {name}"),
-        Part::Silent => "this call".to_owned(),
+        ActionPart::Command(command, _) | ActionPart::PossibleLaunch(command) => {
+            format!("`{}`", truncate_command(&command.display_text()))
+        }
+        ActionPart::FileWord(word) => format!("`{}`", truncate_command(word)),
+        ActionPart::PossibleFile(mention) => format!("`{}`", truncate_command(&mention.word.to_string())),
+        ActionPart::EmptyLine => "the line".to_owned(),
+        ActionPart::Redirect(redirect) => {
+            format!("opening {}", truncate_command(&redirect.target.to_string()))
+        }
+        ActionPart::Read(path) => format!("reading {path}"),
+        ActionPart::Write(path) => format!("writing {path}"),
+        ActionPart::Host(host) => format!("reaching {host}"),
+        ActionPart::Mcp(name) => (*name).to_owned(),
+        ActionPart::Pod(name) => format!("pod {name}"),
+        ActionPart::Undeclared => "this call".to_owned(),
     }
 }
 
-fn shortened(text: &str) -> String {
-    if text.chars().count() <= SHOWN_CHARS {
+fn truncate_command(text: &str) -> String {
+    if text.chars().count() <= COMMAND_EXCERPT_CHARS {
         return text.to_owned();
     }
-    text.chars().take(SHOWN_CHARS).chain(['…']).collect()
+    text.chars().take(COMMAND_EXCERPT_CHARS).chain(['…']).collect()
 }
 
-/// Whether a host is among the granted ones: by its whole name, or below a `*.` name. Never by a mere ending.
-pub fn is_granted(host: &str, granted: &[String]) -> bool {
+/// Returns whether a host is granted, by its full name or as a subdomain of a `*.` name. A mere suffix never
+/// matches.
+pub fn is_host_granted(host: &str, granted: &[String]) -> bool {
     let host = host.to_ascii_lowercase();
     granted.iter().map(|name| name.to_ascii_lowercase()).any(|name| match name.strip_prefix('*') {
         Some("") => true,
@@ -479,14 +521,20 @@ pub fn is_granted(host: &str, granted: &[String]) -> bool {
     })
 }
 
-fn allow(layer: &str, reason: &str) -> Verdict {
-    verdict(Judgement::Allow, layer, reason)
+fn allow_verdict(layer: &str, reason: &str) -> PolicyVerdict {
+    new_verdict(Judgement::Allow, layer, reason)
 }
 
-fn deny(layer: &str, reason: &str) -> Verdict {
-    verdict(Judgement::Deny, layer, reason)
+fn deny_verdict(layer: &str, reason: &str) -> PolicyVerdict {
+    new_verdict(Judgement::Deny, layer, reason)
 }
 
-fn verdict(outcome: Judgement, layer: &str, reason: &str) -> Verdict {
-    Verdict { outcome, rule: None, layer: Some(layer.to_owned()), reason: reason.to_owned(), fence: None }
+fn new_verdict(outcome: Judgement, layer: &str, reason: &str) -> PolicyVerdict {
+    PolicyVerdict {
+        outcome,
+        rule: None,
+        layer: Some(layer.to_owned()),
+        reason: reason.to_owned(),
+        fence: None,
+    }
 }

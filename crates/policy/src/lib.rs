@@ -1,10 +1,12 @@
-//! Policy: may this be done, and inside which fence.
+//! Policy: decides whether an action is allowed, and in which sandbox it runs.
 //!
-//! Here: scope arithmetic (`scope`), protected names and masked secrets (`protected`), postures, tiers, the verdict on an
-//! action (`judge`), rules and their layers (`rules`), shell lines (`shell`), which calls may run beside each other
-//! (`schedule`). Pure: paths are compared as they are written; resolving them is a hand's work (`files`, `exec`).
+//! Modules: scope arithmetic (`scope`), protected names and secret paths (`protected`), postures, sandbox
+//! backends, the verdict on an action (`judge`), rules and their layers (`rules`), shell lines (`shell`), and
+//! which calls may run concurrently (`schedule`). The crate does no I/O and compares paths as text; `files`
+//! and `exec` resolve them.
 
-mod broad;
+mod backend;
+mod broad_roots;
 mod judge;
 mod posture;
 mod protected;
@@ -12,18 +14,23 @@ pub mod rules;
 mod schedule;
 mod scope;
 pub mod shell;
-mod tier;
 
-pub use broad::{is_broad, kept_in_broad};
+pub use backend::SandboxBackend;
+pub use broad_roots::{is_broad_root, read_only_in_broad_root};
 pub use judge::{
-    BROAD_ROOT, Judging, broad_root_grant, default_posture, is_granted, judge, strictest_verdict,
+    BROAD_ROOT_LAYER, PolicyContext, broad_root_grant, default_posture, is_host_granted, judge_action,
+    stricter_verdict,
 };
 pub use posture::Posture;
-pub use protected::{NAMES, is_of_home, is_of_project, protected, protected_unless, secrets};
-pub use rules::{DeniedPaths, Layer, Placed, Rule, RuleSet, granted, propose, strictest};
-pub use schedule::{AT_ONCE, Slot, SlotState, conflicts, startable};
-pub use scope::{
-    Level, Overlap, add_back, bad_rule, contains, deny_inside_write, first_excess, is_canonical, level,
-    listing, narrow, overlaps_write, subtract,
+pub use protected::{
+    PROTECTED_NAMES, is_home_name, is_project_name, protected_name, protected_name_unless, secret_paths,
 };
-pub use tier::Tier;
+pub use rules::{
+    DeniedPaths, LayeredRule, PolicyRule, RuleLayer, RuleSet, find_grant, propose_rule, stricter_judgement,
+};
+pub use schedule::{CallSlot, CallSlotState, MAX_RUNNING_CALLS, actions_conflict, startable_calls};
+pub use scope::{
+    AccessLevel, WriteOverlap, access_level, deny_inside_write, find_write_overlap, first_excess,
+    first_invalid_rule, is_canonical, narrow_scope, return_loan, scope_contains, scope_listing,
+    subtract_loan,
+};

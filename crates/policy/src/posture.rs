@@ -1,8 +1,8 @@
-//! Postures: what happens to an action that no rule decides.
+//! Postures: the decision on an action that no rule decides.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to an action that no rule decides, from strict to free.
+/// The decision on an action that no rule decides, from the strictest to the least strict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Posture {

@@ -1,34 +1,36 @@
-//! Names that no agent writes, because somebody's program runs what it finds there; and secrets that none reads.
+//! Protected names, which no agent writes because programs run their content, and secret paths, which no
+//! agent reads.
 //!
-//! Here: the lists and the comparison. Elsewhere: who holds them, the file tools by the real path (`files`), commands by
-//! mounts (`exec`).
-//! Names count anywhere in a path, so nested repositories are held too, and they are compared as a file system that folds
-//! names would see them (`no_spelling_slips_past`).
+//! This module has the lists and the comparison. `files` enforces them for file tools by the real path,
+//! `exec` enforces them for commands with mounts. A name is protected at any depth, so nested repositories
+//! are protected too. Names are compared as a case-insensitive, normalizing file system would compare them
+//! (`no_spelling_slips_past`).
 //!
-//! What a repository runs only when the user builds or tests it (scripts, Makefiles) is its content and is not protected:
-//! the sandbox holds what it does.
+//! Scripts and Makefiles, which run only when the user builds or tests, are content of the repository and not
+//! protected: the sandbox restricts their effects.
 
-use crate::scope::remainder;
+use crate::scope::path_below;
 
-/// Protected names, relative to any directory. `*` stands for any one name or more.
+/// Protected names, relative to any directory. `*` matches one or more path components.
 ///
-/// What `git` runs or where it looks for that, the agent's own and other agents' configuration, configuration of editors
-/// and tools that can name a program to run, and what a shell, a desktop or a login reads when it starts. File tools and
-/// commands are held to this one list.
+/// The list contains files that `git` runs and settings that name such files, the configuration of Minke and
+/// of other agents, configuration of editors and tools that can name a program, and startup files of shells,
+/// desktops and logins. File tools and commands use this one list.
 ///
-/// Left out: `.gitmodules` (`git submodule add` writes it, and git runs nothing from it), and what a build or a package
-/// manager reads only together with the project's own scripts (`.npmrc`, `.cargo/config.toml`, `Makefile`).
-pub const NAMES: [&str; 85] = [
+/// It does not contain `.gitmodules`, because `git submodule add` writes it and git runs nothing from it, nor
+/// files that a build or package manager reads only together with scripts of the project (`.npmrc`,
+/// `.cargo/config.toml`, `Makefile`).
+pub const PROTECTED_NAMES: [&str; 85] = [
     ".minke",
-    // Who may log in.
+    // Login keys.
     ".ssh",
     ".git/hooks",
     ".git/config",
-    // Read beside `config`, where `extensions.worktreeConfig` is on.
+    // Read in addition to `config` if `extensions.worktreeConfig` is set.
     ".git/config.worktree",
-    // Names the directory that `config` and `hooks` are taken from.
+    // Names the directory that contains `config` and `hooks`.
     ".git/commondir",
-    // Submodules and worktrees keep theirs here.
+    // Configuration of submodules and worktrees.
     ".git/modules/*/hooks",
     ".git/modules/*/config",
     ".git/modules/*/config.worktree",
@@ -38,7 +40,7 @@ pub const NAMES: [&str; 85] = [
     ".git/worktrees/*/gitdir",
     ".gitconfig",
     ".config/git",
-    // Other agents: servers to start, hooks to run.
+    // Other agents: servers and hooks that they start.
     ".mcp.json",
     ".agents",
     ".claude",
@@ -67,7 +69,7 @@ pub const NAMES: [&str; 85] = [
     ".emacs",
     ".emacs.d",
     ".config/emacs",
-    // Tools that read a file of the directory in which, or below which, they are started.
+    // Tools that read a file from their working directory or one of its parents.
     ".envrc",
     ".config/direnv",
     ".gdbinit",
@@ -115,14 +117,16 @@ pub const NAMES: [&str; 85] = [
     ".config/plasma-workspace",
 ];
 
-/// Whether a name means something only in a home directory, so that a project may have the directory it is in.
-pub fn is_of_home(name: &str) -> bool {
+/// Returns whether a name has a meaning only in a home directory, so that a project may have its parent
+/// directory.
+pub fn is_home_name(name: &str) -> bool {
     name.starts_with(".config/") || name.starts_with(".local/")
 }
 
-/// Whether programs read a name in any project, and not in a home directory alone. `git` has names of its own.
-pub fn is_of_project(name: &str) -> bool {
-    const OF_PROJECT: [&str; 26] = [
+/// Returns whether programs read a name in any project, not only in a home directory. Names of `git` are
+/// separate.
+pub fn is_project_name(name: &str) -> bool {
+    const PROJECT_NAMES: [&str; 26] = [
         ".minke",
         ".mcp.json",
         ".agents",
@@ -150,90 +154,90 @@ pub fn is_of_project(name: &str) -> bool {
         ".ripgreprc",
         ".tmux.conf",
     ];
-    OF_PROJECT.contains(&name)
+    PROJECT_NAMES.contains(&name)
 }
 
-/// A file `.git` sends `git` to another directory, with that directory's `config` and `hooks`. Only the name itself:
-/// what is in a `.git` is protected by the names above.
-const GIT: &str = ".git";
+/// A file `.git` redirects `git` to another directory with its own `config` and `hooks`. Only the name itself
+/// is protected here; the content of a `.git` directory is protected by the names above.
+const DOT_GIT: &str = ".git";
 
-/// The protected name that a path is or lies below, if any. Only names count; `path` may be relative.
-pub fn protected(path: &str) -> Option<&'static str> {
+/// Returns the protected name that a path is or is below. Compares only names; `path` may be relative.
+pub fn protected_name(path: &str) -> Option<&'static str> {
     let parts = || path.split('/').filter(|part| !part.is_empty());
     for (place, part) in parts().enumerate() {
-        // Nearly every name begins with a dot, so most parts of most paths need no second look.
+        // Nearly every protected name begins with a dot, so most components need no further check.
         let may_begin = part.starts_with(['.', 'o', 'O']) || part.contains('~') || !part.is_ascii();
-        if may_begin && let Some(name) = protected_from(&fold(part), || parts().skip(place + 1)) {
+        if may_begin && let Some(name) = match_protected_name(&fold_name(part), || parts().skip(place + 1)) {
             return Some(name);
         }
     }
     None
 }
 
-/// The name that begins with this part of a path, if what follows makes it whole.
-fn protected_from<'a, I: Iterator<Item = &'a str>>(
+/// Returns the protected name that begins with this component, if the following components complete it.
+fn match_protected_name<'a, I: Iterator<Item = &'a str>>(
     first: &str,
     rest: impl Fn() -> I,
 ) -> Option<&'static str> {
-    if first == GIT && rest().next().is_none() {
-        return Some(GIT);
+    if first == DOT_GIT && rest().next().is_none() {
+        return Some(DOT_GIT);
     }
     let mut below: Option<Vec<String>> = None;
-    NAMES.into_iter().find(|name| match name.strip_prefix(first) {
+    PROTECTED_NAMES.into_iter().find(|name| match name.strip_prefix(first) {
         Some("") => true,
         Some(more) => more.strip_prefix('/').is_some_and(|more| {
-            let below = below.get_or_insert_with(|| rest().map(fold).collect());
-            begins(below, &more.split('/').collect::<Vec<&str>>())
+            let below = below.get_or_insert_with(|| rest().map(fold_name).collect());
+            starts_with_name(below, &more.split('/').collect::<Vec<&str>>())
         }),
         None => false,
     })
 }
 
-/// The same, where a person has lifted paths: what is spelled up to the end of a lifted path no longer counts, names
-/// below it do.
-pub fn protected_unless(path: &str, lifted: &[impl AsRef<str>]) -> Option<&'static str> {
-    let below = lifted.iter().filter_map(|lifted| remainder(path, lifted.as_ref()));
-    protected(below.min_by_key(|rest| rest.len()).unwrap_or(path))
+/// Returns the protected name of a path, ignoring the components up to the end of an unprotected path.
+/// Protected names below that path still count.
+pub fn protected_name_unless(path: &str, unprotected: &[impl AsRef<str>]) -> Option<&'static str> {
+    let below = unprotected.iter().filter_map(|lifted| path_below(path, lifted.as_ref()));
+    protected_name(below.min_by_key(|rest| rest.len()).unwrap_or(path))
 }
 
-/// Whether the parts of a path begin with a name.
-fn begins(parts: &[String], name: &[&str]) -> bool {
+/// Returns whether the components of a path begin with those of a name.
+fn starts_with_name(parts: &[String], name: &[&str]) -> bool {
     match (name, parts) {
         ([], _) => true,
         (["*", rest @ ..], [_, below @ ..]) => (0..=below.len()).any(|skip| {
             let Some(below) = below.get(skip..) else { return false };
-            begins(below, rest)
+            starts_with_name(below, rest)
         }),
-        ([first, rest @ ..], [part, below @ ..]) => first == part && begins(below, rest),
+        ([first, rest @ ..], [part, below @ ..]) => first == part && starts_with_name(below, rest),
         (_, []) => false,
     }
 }
 
-/// A name as the most forgiving file system sees it: case, characters that are not shown, dots and spaces at the end,
-/// and the short name that a FAT volume gives to `.git`.
-fn fold(name: &str) -> String {
-    let shown = name.chars().filter(|c| !is_ignored(*c));
-    // Up, then down: some letters (long s, Kelvin sign) meet their plain form only that way.
+/// Normalizes a name like the most permissive file system: ignores case, invisible characters and trailing
+/// dots and spaces, and maps the short name that a FAT volume gives to `.git`.
+fn fold_name(name: &str) -> String {
+    let shown = name.chars().filter(|c| !is_ignored_char(*c));
+    // Upper case first: some letters (long s, Kelvin sign) map to their plain form only that way.
     let folded: String = shown.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
     let trimmed = folded.trim_end_matches(['.', ' ']);
-    // Alternate streams of a file: `name::$DATA`, `name:stream`.
+    // Alternate data streams: `name::$DATA`, `name:stream`.
     let plain = trimmed.split(':').next().unwrap_or(trimmed);
-    if plain == "git~1" { GIT.to_owned() } else { plain.to_owned() }
+    if plain == "git~1" { DOT_GIT.to_owned() } else { plain.to_owned() }
 }
 
-/// Characters that HFS+ leaves out when it compares names.
-fn is_ignored(c: char) -> bool {
+/// Returns whether HFS+ ignores this character when it compares names.
+fn is_ignored_char(c: char) -> bool {
     matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Secrets of a home directory, one a line, relative to it; a line that begins with `#` says why.
-const SECRETS: &str = include_str!("../data/secrets.txt");
+/// Secret paths relative to a home directory, one per line; lines that begin with `#` are comments.
+const SECRET_PATHS: &str = include_str!("../data/secrets.txt");
 
-/// What of a home directory nobody's commands and file tools see, whatever the scope. Our own directories are masked
-/// by whoever knows where they are.
-pub fn secrets(home: &str) -> Vec<String> {
+/// Returns the paths of a home directory that no command or file tool may see, whatever the scope. Callers
+/// that know Minke's own directories mask them too.
+pub fn secret_paths(home: &str) -> Vec<String> {
     let home = home.trim_end_matches('/');
-    let names = SECRETS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let names = SECRET_PATHS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     names.map(|name| format!("{home}/{name}")).collect()
 }
 
@@ -267,19 +271,21 @@ mod tests {
             ("/home/u/.config/fish/config.fish", ".config/fish"),
             (".minke/x", ".minke"),
         ] {
-            assert_eq!(protected(path), Some(name), "{path}");
+            assert_eq!(protected_name(path), Some(name), "{path}");
         }
     }
 
-    /// What `protected` takes for granted when it looks at a path only briefly.
+    /// `protected` relies on this when it skips components quickly.
     #[test]
     fn every_name_begins_with_a_dot_or_a_letter_that_is_looked_for() {
-        assert!(NAMES.iter().all(|name| name.starts_with(['.', 'o']) && name.to_lowercase() == *name));
-        let mut names = NAMES.to_vec();
+        assert!(
+            PROTECTED_NAMES.iter().all(|name| name.starts_with(['.', 'o']) && name.to_lowercase() == *name)
+        );
+        let mut names = PROTECTED_NAMES.to_vec();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), NAMES.len(), "a name is there twice");
-        assert!(NAMES.iter().all(|name| !(is_of_home(name) && is_of_project(name))));
+        assert_eq!(names.len(), PROTECTED_NAMES.len(), "a name is listed twice");
+        assert!(PROTECTED_NAMES.iter().all(|name| !(is_home_name(name) && is_project_name(name))));
     }
 
     #[test]
@@ -310,10 +316,10 @@ mod tests {
             ".gdbinit",
         ] {
             for root in ["/home/u", "/w", "/w/a/b/nested"] {
-                assert!(protected(&format!("{root}/{path}")).is_some(), "{root}/{path}");
+                assert!(protected_name(&format!("{root}/{path}")).is_some(), "{root}/{path}");
             }
         }
-        // What ordinary work writes.
+        // Files that ordinary work writes.
         for path in [
             ".vscode/extensions.json",
             ".gitmodules",
@@ -336,7 +342,7 @@ mod tests {
             "open/x",
             "opencode/x",
         ] {
-            assert_eq!(protected(&format!("/w/{path}")), None, "{path}");
+            assert_eq!(protected_name(&format!("/w/{path}")), None, "{path}");
         }
     }
 
@@ -357,24 +363,24 @@ mod tests {
             "/",
             "",
         ] {
-            assert_eq!(protected(path), None, "{path}");
+            assert_eq!(protected_name(path), None, "{path}");
         }
     }
 
     #[test]
     fn lifting_a_path_lifts_the_names_up_to_it_and_none_below() {
-        let lifted = ["/w/.git/config", "/home/u/.claude/trees/x"];
-        assert_eq!(protected_unless("/w/.git/config", &lifted), None);
-        assert_eq!(protected_unless("/w/.git/hooks/x", &lifted), Some(".git/hooks"));
-        assert_eq!(protected_unless("/v/.git/config", &lifted), Some(".git/config"));
-        assert_eq!(protected_unless("/home/u/.claude/trees/x/src/a", &lifted), None);
-        assert_eq!(protected_unless("/home/u/.claude/trees/x/.minke/a", &lifted), Some(".minke"));
-        assert_eq!(protected_unless("/home/u/.claude/trees/xy/a", &lifted), Some(".claude"));
+        let unprotected = ["/w/.git/config", "/home/u/.claude/trees/x"];
+        assert_eq!(protected_name_unless("/w/.git/config", &unprotected), None);
+        assert_eq!(protected_name_unless("/w/.git/hooks/x", &unprotected), Some(".git/hooks"));
+        assert_eq!(protected_name_unless("/v/.git/config", &unprotected), Some(".git/config"));
+        assert_eq!(protected_name_unless("/home/u/.claude/trees/x/src/a", &unprotected), None);
+        assert_eq!(protected_name_unless("/home/u/.claude/trees/x/.minke/a", &unprotected), Some(".minke"));
+        assert_eq!(protected_name_unless("/home/u/.claude/trees/xy/a", &unprotected), Some(".claude"));
     }
 
     #[test]
     fn secrets_lie_in_the_home_that_is_named() {
-        let secrets = secrets("/home/u/");
+        let secrets = secret_paths("/home/u/");
         for name in [
             ".ssh",
             ".aws",

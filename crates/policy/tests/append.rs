@@ -1,10 +1,10 @@
-//! Adding a rule to files that people wrote: every byte stays, the rule is there, and twice is once.
+//! Appending a rule to files that users wrote: the file keeps every byte and gets the rule once.
 
-use minke_policy::rules::append;
-use minke_policy::{Layer, Rule, RuleSet};
+use minke_policy::rules::append_rule;
+use minke_policy::{PolicyRule, RuleLayer, RuleSet};
 use minke_record::Judgement;
 
-const FILES: [&str; 19] = [
+const RULE_FILES: [&str; 19] = [
     "",
     "\n",
     "# only a comment\n",
@@ -26,14 +26,14 @@ const FILES: [&str; 19] = [
     "rule = [\n  { action = \"deny\", path = \"**/.env\" },\n\n  { action = \"ask\", host = \"x.org\" },\n\n\n]\n\n# end\n",
 ];
 
-/// Whether one text is the other with something put in.
-fn is_kept(before: &str, after: &str) -> bool {
+/// Returns whether the first text is contained in the second as a subsequence.
+fn is_subsequence(before: &str, after: &str) -> bool {
     let mut rest = after.chars();
     before.chars().all(|letter| rest.any(|other| other == letter))
 }
 
-fn read(text: &str) -> Vec<Rule> {
-    RuleSet::read(Layer::User, "p", text)
+fn parse_rules(text: &str) -> Vec<PolicyRule> {
+    RuleSet::parse(RuleLayer::User, "p", text)
         .expect("the file is good")
         .0
         .rules
@@ -45,21 +45,22 @@ fn read(text: &str) -> Vec<Rule> {
 #[test]
 fn appending_keeps_every_byte() {
     let rules = [
-        Rule::command(Judgement::Allow, "cargo test"),
-        Rule::parse("{ action = \"ask\", tool = \"Write\", path = \"**/a \\\"b\\\"/**\" }").unwrap(),
-        Rule::parse("action = \"allow\", command = \"npm run build\", match = [\"npm run build\"]").unwrap(),
+        PolicyRule::for_command(Judgement::Allow, "cargo test"),
+        PolicyRule::parse("{ action = \"ask\", tool = \"Write\", path = \"**/a \\\"b\\\"/**\" }").unwrap(),
+        PolicyRule::parse("action = \"allow\", command = \"npm run build\", match = [\"npm run build\"]")
+            .unwrap(),
     ];
-    for file in FILES {
+    for file in RULE_FILES {
         for rule in &rules {
-            let after = append(file, rule).unwrap_or_else(|e| panic!("{file:?}: {e}"));
-            assert!(is_kept(file, &after), "{file:?}\n{after:?}");
-            // Comments stand as they stood, but for a comma that a list needs.
+            let after = append_rule(file, rule).unwrap_or_else(|e| panic!("{file:?}: {e}"));
+            assert!(is_subsequence(file, &after), "{file:?}\n{after:?}");
+            // Comment lines stay the same.
             for line in file.lines().filter(|line| line.trim_start().starts_with('#')) {
                 assert!(after.lines().any(|other| other == line), "{line:?} in {after:?}");
             }
             let added = after.len() - file.len();
-            assert!(added < rule.line().len() + 80, "{added} bytes more in {after:?}");
-            let (old, new) = (read(file), read(&after));
+            assert!(added < rule.to_toml_line().len() + 80, "{added} bytes more in {after:?}");
+            let (old, new) = (parse_rules(file), parse_rules(&after));
             assert_eq!(new.len(), old.len() + 1, "{after}");
             assert!(old.iter().all(|rule| new.contains(rule)) && new.contains(rule), "{after}");
             assert_eq!(after.contains("\r\n"), file.contains("\r\n"));
@@ -67,19 +68,19 @@ fn appending_keeps_every_byte() {
                 !file.contains("\r\n") || after.matches('\n').count() == after.matches("\r\n").count(),
                 "{after:?}"
             );
-            // Twice is once.
-            assert_eq!(append(&after, rule).unwrap(), after);
-            // And one more.
-            let more = Rule::command(Judgement::Deny, "dd");
-            let twice = append(&after, &more).unwrap();
-            assert!(is_kept(&after, &twice) && read(&twice).contains(&more), "{twice}");
+            // Appending twice has no further effect.
+            assert_eq!(append_rule(&after, rule).unwrap(), after);
+            // Append another rule.
+            let more = PolicyRule::for_command(Judgement::Deny, "dd");
+            let twice = append_rule(&after, &more).unwrap();
+            assert!(is_subsequence(&after, &twice) && parse_rules(&twice).contains(&more), "{twice}");
         }
     }
 }
 
 #[test]
 fn nothing_is_added_to_a_broken_file_and_no_rule_that_means_nothing() {
-    let rule = Rule::command(Judgement::Allow, "ls");
+    let rule = PolicyRule::for_command(Judgement::Allow, "ls");
     for broken in [
         "rule = [",
         "rules = []",
@@ -87,11 +88,11 @@ fn nothing_is_added_to_a_broken_file_and_no_rule_that_means_nothing() {
         "[[rule]]\naction = \"x\"\n",
         "rule = [{ action = \"allow\" }]",
     ] {
-        let error = append(broken, &rule).unwrap_err().to_string();
-        assert!(error.contains("mend it first"), "{error}");
+        let error = append_rule(broken, &rule).unwrap_err().to_string();
+        assert!(error.contains("fix the errors first"), "{error}");
     }
-    let nothing = Rule::command(Judgement::Allow, "a; b");
-    assert!(append("", &nothing).unwrap_err().to_string().contains("means nothing"));
+    let nothing = PolicyRule::for_command(Judgement::Allow, "a; b");
+    assert!(append_rule("", &nothing).unwrap_err().to_string().contains("is invalid"));
 }
 
 #[test]
@@ -102,9 +103,9 @@ fn one_line_is_read_back_as_the_rule() {
         "{ action = \"ask\", host = \"*.example.org\" }",
         "{ action = \"allow\", tool = \"mcp__a__*\" }",
     ] {
-        let rule = Rule::parse(text).unwrap();
-        assert_eq!(rule.line(), text);
-        assert_eq!(Rule::parse(&rule.line()).unwrap(), rule);
+        let rule = PolicyRule::parse(text).unwrap();
+        assert_eq!(rule.to_toml_line(), text);
+        assert_eq!(PolicyRule::parse(&rule.to_toml_line()).unwrap(), rule);
     }
     for wrong in [
         "",
@@ -114,6 +115,6 @@ fn one_line_is_read_back_as_the_rule() {
         "{ action = \"allow\", command = \"ls\" }, { action = \"deny\", command = \"ls\" }",
         "] #",
     ] {
-        assert!(Rule::parse(wrong).is_err(), "{wrong}");
+        assert!(PolicyRule::parse(wrong).is_err(), "{wrong}");
     }
 }

@@ -1,25 +1,32 @@
-//! Allow rules against flags: what a rule for a program's first words does not vouch for, because a flag, a letter, a
-//! response file or a program inside of an argument would run something else.
+//! `allow` rules and flags: a rule for the first words of a program does not allow a flag, a letter, a
+//! response file or an inline program that would run something else.
 
-use minke_policy::{Judging, Layer, Posture, Rule, RuleSet, Tier, judge};
-use minke_record::{Action, Judgement, Scope, Verdict};
+use minke_policy::{PolicyContext, PolicyRule, Posture, RuleLayer, RuleSet, SandboxBackend, judge_action};
+use minke_record::{Action, Judgement, PolicyVerdict, Scope};
 
-fn rules(text: &str) -> RuleSet {
-    RuleSet::read(Layer::User, "policy.toml", text).expect("the rules are good").0
+fn parse_rules(text: &str) -> RuleSet {
+    RuleSet::parse(RuleLayer::User, "policy.toml", text).expect("the rules are good").0
 }
 
-fn verdict(rules: &RuleSet, line: &str) -> Verdict {
-    let scope = Scope::write("/w");
-    let by = Judging { rules, cwd: "/w", ..Judging::new(Posture::Ask, &scope, Tier::A) };
-    judge(&by, &Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() })
+fn judge_line(rules: &RuleSet, line: &str) -> PolicyVerdict {
+    let scope = Scope::writable("/w");
+    let context = PolicyContext {
+        rules,
+        cwd: "/w",
+        ..PolicyContext::new(Posture::Ask, &scope, SandboxBackend::Namespaces)
+    };
+    judge_action(
+        &context,
+        &Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() },
+    )
 }
 
-/// A rule that allows these first words, and no other.
-fn allowing(words: &str) -> RuleSet {
-    rules(&format!("rule = [{}]", Rule::command(Judgement::Allow, words).line()))
+/// Returns rules that allow only these first words.
+fn allow_rule(words: &str) -> RuleSet {
+    parse_rules(&format!("rule = [{}]", PolicyRule::for_command(Judgement::Allow, words).to_toml_line()))
 }
 
-/// By the rule that allows: what such a rule still vouches for, and what it does not.
+/// For each rule: lines that it allows, and lines that it does not.
 const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
     (
         "tar",
@@ -643,17 +650,17 @@ fn a_rule_for_a_program_does_not_vouch_for_flags_that_run_something_else() {
     let mut wrong = Vec::new();
     let (mut fine, mut hostile) = (0, 0);
     for (words, vouched, others) in PROGRAMS {
-        let rules = allowing(words);
+        let rules = allow_rule(words);
         fine += vouched.len();
         hostile += others.len();
         for line in *vouched {
-            let verdict = verdict(&rules, line);
+            let verdict = judge_line(&rules, line);
             if verdict.outcome != Judgement::Allow {
                 wrong.push(format!("{words}: {line:?} is not allowed: {}", verdict.reason));
             }
         }
         for line in *others {
-            if verdict(&rules, line).outcome == Judgement::Allow {
+            if judge_line(&rules, line).outcome == Judgement::Allow {
                 wrong.push(format!("{words}: {line:?} is allowed"));
             }
         }
@@ -665,13 +672,14 @@ fn a_rule_for_a_program_does_not_vouch_for_flags_that_run_something_else() {
 
 const HOSTILE: &str = include_str!("data/hostile.txt");
 
-/// Each hostile line in each disguise, under one policy that allows all these programs and what disguises are made of.
+/// Each hostile line in each disguise, under one policy that allows all these programs and the parts of
+/// disguises.
 #[test]
 fn in_no_disguise_is_such_a_line_allowed() {
     let mut rules =
-        RuleSet::read(Layer::User, "policy.toml", include_str!("data/policy.toml")).expect("good").0;
+        RuleSet::parse(RuleLayer::User, "policy.toml", include_str!("data/policy.toml")).expect("good").0;
     for (words, _, _) in PROGRAMS {
-        rules.rules.extend(allowing(words).rules);
+        rules.rules.extend(allow_rule(words).rules);
     }
     let disguises: Vec<&str> = HOSTILE
         .split("== disguises\n")
@@ -681,14 +689,14 @@ fn in_no_disguise_is_such_a_line_allowed() {
         .filter(|line| !line.is_empty())
         .collect();
     let all: Vec<&str> = PROGRAMS.iter().flat_map(|(_, _, hostile)| hostile.iter().copied()).collect();
-    // A short run takes every tenth disguise of each line, another one for each.
+    // A short run takes every tenth disguise of each line, beginning at a different one.
     let step = if std::env::var_os("MINKE_LONG").is_some() { 1 } else { 10 };
     let (mut count, mut wrong) = (0, Vec::new());
     for (at, line) in all.iter().enumerate() {
         for disguise in disguises.iter().skip(at % step).step_by(step) {
             let disguised = disguise.replace("\\n", "\n").replace('@', line);
             count += 1;
-            if verdict(&rules, &disguised).outcome == Judgement::Allow {
+            if judge_line(&rules, &disguised).outcome == Judgement::Allow {
                 wrong.push(disguised);
             }
         }
@@ -698,7 +706,7 @@ fn in_no_disguise_is_such_a_line_allowed() {
     assert!(wrong.is_empty(), "{} of {count}\n{:#?}", wrong.len(), wrong);
 }
 
-/// Of a program that no table knows, a rule vouches for its words, for files in scope, and for the flags that it names.
+/// For an unknown program, a rule allows its words, files in the scope, and the flags that it names.
 #[test]
 fn of_an_unknown_program_only_the_flags_of_the_rule_are_vouched_for() {
     for (words, line, wanted) in [
@@ -725,7 +733,7 @@ fn of_an_unknown_program_only_the_flags_of_the_rule_are_vouched_for() {
         ("foo", "foo x", "allow"),
         ("foo", "foo -x", "ask"),
     ] {
-        let verdict = verdict(&allowing(words), line);
+        let verdict = judge_line(&allow_rule(words), line);
         assert_eq!(verdict.outcome.as_str(), wanted, "{words}: {line}: {}", verdict.reason);
     }
 }

@@ -1,24 +1,31 @@
-//! Rules that ask and deny against lines that hide which program runs, or start it behind another one: each is asked
-//! about, in `full` too. Words that only speak of a program are not.
+//! `ask` and `deny` rules and lines that hide a program or start it indirectly: each line asks, even in
+//! `full`. Lines that only mention a program do not.
 
-use minke_policy::{Judging, Layer, Posture, RuleSet, Tier, judge};
-use minke_record::{Action, Judgement, Scope, Verdict};
+use minke_policy::{PolicyContext, Posture, RuleLayer, RuleSet, SandboxBackend, judge_action};
+use minke_record::{Action, Judgement, PolicyVerdict, Scope};
 
-const DENY: &str = r#"rule = [
+const DENY_RULES: &str = r#"rule = [
     { action = "deny", command = "curl" },
     { action = "deny", command = "git push --force" },
     { action = "ask", command = "terraform apply" },
 ]"#;
 
-fn verdict(line: &str) -> Verdict {
-    let (rules, _) = RuleSet::read(Layer::User, "policy.toml", DENY).expect("the rules are good");
-    let scope = Scope::write("/w");
-    let by = Judging { rules: &rules, cwd: "/w", ..Judging::new(Posture::Full, &scope, Tier::A) };
-    judge(&by, &Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() })
+fn judge_line(line: &str) -> PolicyVerdict {
+    let (rules, _) = RuleSet::parse(RuleLayer::User, "policy.toml", DENY_RULES).expect("the rules are good");
+    let scope = Scope::writable("/w");
+    let context = PolicyContext {
+        rules: &rules,
+        cwd: "/w",
+        ..PolicyContext::new(Posture::Full, &scope, SandboxBackend::Namespaces)
+    };
+    judge_action(
+        &context,
+        &Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() },
+    )
 }
 
-/// Ways to hide a name from the reading.
-const HIDES: &[&str] = &[
+/// Lines that hide the name of a program.
+const HIDING_LINES: &[&str] = &[
     "BASH_ENV=<(echo curl x) bash -c :",
     "BASH_ENV=./x bash -c :",
     "export BASH_ENV=./x; bash -c :",
@@ -69,8 +76,8 @@ const HIDES: &[&str] = &[
     "complete -C curl ls",
 ];
 
-/// Programs that start what stands behind them, with `@` for it, and those to which it is given in one word.
-const LAUNCHES: &[&str] = &[
+/// Programs that start the command at `@`, as separate arguments or in one argument.
+const LAUNCHER_LINES: &[&str] = &[
     "prlimit --nofile=10 @",
     "systemd-inhibit @",
     "systemd-inhibit --what=idle @",
@@ -175,8 +182,8 @@ const LAUNCHES: &[&str] = &[
     "env A=1 @",
 ];
 
-/// Lines that speak of the program and do not run it.
-const SPEAKS: &[&str] = &[
+/// Lines that mention the program and do not run it.
+const HARMLESS_LINES: &[&str] = &[
     "echo curl",
     "echo \"use curl x\" > notes.md",
     "printf '%s\\n' curl",
@@ -235,26 +242,26 @@ const SPEAKS: &[&str] = &[
 
 #[test]
 fn what_hides_a_program_is_asked_about() {
-    let wrong: Vec<String> = HIDES
+    let wrong: Vec<String> = HIDING_LINES
         .iter()
-        .map(|line| (line, verdict(line)))
+        .map(|line| (line, judge_line(line)))
         .filter(|(_, verdict)| verdict.outcome == Judgement::Allow)
         .map(|(line, verdict)| format!("{line:?}: {}", verdict.reason))
         .collect();
-    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), HIDES.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), HIDING_LINES.len(), wrong.join("\n"));
 }
 
 #[test]
 fn a_denied_program_behind_another_one_is_asked_about() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    for launch in LAUNCHES {
+    for launch in LAUNCHER_LINES {
         for command in
             ["curl x", "/usr/bin/curl x", "curl -s http://x", "git push --force", "terraform apply"]
         {
             let line = launch.replace('@', command);
             count += 1;
-            let verdict = verdict(&line);
+            let verdict = judge_line(&line);
             if verdict.outcome == Judgement::Allow {
                 wrong.push(format!("{line:?}: {}", verdict.reason));
             }
@@ -265,21 +272,21 @@ fn a_denied_program_behind_another_one_is_asked_about() {
 
 #[test]
 fn a_line_that_only_speaks_of_a_program_is_not_asked_about() {
-    let wrong: Vec<String> = SPEAKS
+    let wrong: Vec<String> = HARMLESS_LINES
         .iter()
-        .map(|line| (line, verdict(line)))
+        .map(|line| (line, judge_line(line)))
         .filter(|(_, verdict)| verdict.outcome != Judgement::Allow)
         .map(|(line, verdict)| format!("{line:?}: {}", verdict.reason))
         .collect();
-    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), SPEAKS.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), HARMLESS_LINES.len(), wrong.join("\n"));
 }
 
 #[test]
 fn the_reason_says_what_may_start_what() {
-    let reason = verdict("prlimit --nofile=10 curl x").reason;
+    let reason = judge_line("prlimit --nofile=10 curl x").reason;
     assert_eq!(
         reason,
-        "`prlimit --nofile=10 curl x` may start what the rule at policy.toml:2 is about (`deny`): its words name it, and it \
-         is not known what this program does with them"
+        "`prlimit --nofile=10 curl x` may start a program of the rule at policy.toml:2 (`deny`): its arguments name it, and \
+         how this program uses its arguments is unknown"
     );
 }

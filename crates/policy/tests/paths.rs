@@ -1,26 +1,30 @@
-//! Rules on paths against the words of shell lines: what could name a path that a rule asks about or denies is asked
-//! about, in every posture; what cannot is not.
+//! Rules about paths and the words of shell lines: a word that could name the path of an `ask` or `deny` rule
+//! asks in every posture; other words do not.
 
-#![expect(clippy::disallowed_methods, reason = "a test may start bash and look at its surroundings")]
+#![expect(clippy::disallowed_methods, reason = "the test starts bash and reads environment variables")]
 
 use std::process::{Command, Stdio};
 
-use minke_policy::{Judging, Layer, Posture, RuleSet, Tier, judge};
-use minke_record::{Action, Judgement, Scope, Verdict};
+use minke_policy::{PolicyContext, Posture, RuleLayer, RuleSet, SandboxBackend, judge_action};
+use minke_record::{Action, Judgement, PolicyVerdict, Scope};
 
-fn rules(text: &str) -> RuleSet {
-    RuleSet::read(Layer::User, "policy.toml", text).expect("the rules are good").0
+fn parse_rules(text: &str) -> RuleSet {
+    RuleSet::parse(RuleLayer::User, "policy.toml", text).expect("the rules are good").0
 }
 
-fn verdict(rules: &RuleSet, posture: Posture, line: &str) -> Verdict {
-    let scope = Scope::write("/w");
-    let by = Judging { rules, cwd: "/w", ..Judging::new(posture, &scope, Tier::A) };
-    judge(&by, &Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() })
+fn judge_line(rules: &RuleSet, posture: Posture, line: &str) -> PolicyVerdict {
+    let scope = Scope::writable("/w");
+    let context =
+        PolicyContext { rules, cwd: "/w", ..PolicyContext::new(posture, &scope, SandboxBackend::Namespaces) };
+    judge_action(
+        &context,
+        &Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() },
+    )
 }
 
-const DENY: &str = r#"rule = [{ action = "deny", path = "**/.env" }]"#;
-/// The same where the commands of the line are allowed by rules.
-const READERS: &str = r#"rule = [
+const DENY_RULES: &str = r#"rule = [{ action = "deny", path = "**/.env" }]"#;
+/// The same rules, with `allow` rules for the commands of the lines.
+const READER_RULES: &str = r#"rule = [
     { action = "deny", path = "**/.env" },
     { action = "allow", command = "cat" }, { action = "allow", command = "head" },
     { action = "allow", command = "xargs" }, { action = "allow", command = "echo" },
@@ -28,8 +32,8 @@ const READERS: &str = r#"rule = [
     { action = "allow", command = "grep" }, { action = "allow", command = "ls" },
 ]"#;
 
-/// The lines of the report, and their families: each kind of word that could be `.env`.
-const NAMES_IT: &[(&str, &[&str])] = &[
+/// Lines with words that could be `.env`, by kind.
+const NAMING_LINES: &[(&str, &[&str])] = &[
     (
         "the report",
         &[
@@ -229,8 +233,8 @@ const NAMES_IT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Lines that cannot name it, or whose words are none.
-const LEAVES_IT: &[&str] = &[
+/// Lines that cannot name the file.
+const OTHER_LINES: &[&str] = &[
     "cat *.rs",
     "cat *",
     "cat src/*.rs",
@@ -332,15 +336,15 @@ const LEAVES_IT: &[&str] = &[
 
 #[test]
 fn what_could_name_a_denied_path_is_asked_about() {
-    let (deny, readers) = (rules(DENY), rules(READERS));
+    let (deny, readers) = (parse_rules(DENY_RULES), parse_rules(READER_RULES));
     let mut wrong = Vec::new();
     let mut count = 0;
-    for (family, lines) in NAMES_IT {
+    for (family, lines) in NAMING_LINES {
         for line in *lines {
             count += 1;
             for (rules, posture) in [(&deny, Posture::Full), (&deny, Posture::Auto), (&readers, Posture::Ask)]
             {
-                let verdict = verdict(rules, posture, line);
+                let verdict = judge_line(rules, posture, line);
                 if verdict.outcome == Judgement::Allow {
                     wrong.push(format!("{family}: {line:?} in {posture:?}: {}", verdict.reason));
                 }
@@ -353,11 +357,11 @@ fn what_could_name_a_denied_path_is_asked_about() {
 
 #[test]
 fn what_cannot_name_a_denied_path_is_not_asked_about() {
-    let deny = rules(DENY);
+    let deny = parse_rules(DENY_RULES);
     let mut wrong = Vec::new();
-    for line in LEAVES_IT {
+    for line in OTHER_LINES {
         for posture in [Posture::Full, Posture::Auto] {
-            let verdict = verdict(&deny, posture, line);
+            let verdict = judge_line(&deny, posture, line);
             if verdict.outcome != Judgement::Allow {
                 wrong.push(format!("{line:?} in {posture:?}: {}", verdict.reason));
             }
@@ -366,10 +370,10 @@ fn what_cannot_name_a_denied_path_is_not_asked_about() {
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The same inside of whatever a line can be made of.
+/// The same lines inside every disguise.
 #[test]
 fn in_no_disguise_is_a_denied_path_overlooked() {
-    let deny = rules(DENY);
+    let deny = parse_rules(DENY_RULES);
     let disguises: Vec<&str> = include_str!("data/hostile.txt")
         .split("== disguises\n")
         .nth(1)
@@ -378,27 +382,27 @@ fn in_no_disguise_is_a_denied_path_overlooked() {
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
     let (mut count, mut wrong) = (0, Vec::new());
-    // Behind a wrapper a setting is none of this shell's.
+    // After a wrapper an assignment does not apply to this shell.
     let sets = |line: &&&str| line.split(' ').next().is_some_and(|word| word.contains('='));
-    let lines = NAMES_IT.iter().flat_map(|(_, lines)| lines.iter()).filter(|line| !sets(line));
+    let lines = NAMING_LINES.iter().flat_map(|(_, lines)| lines.iter()).filter(|line| !sets(line));
     for (at, line) in lines.enumerate() {
         for disguise in disguises.iter().skip(at % 4).step_by(4) {
             let disguised = disguise.replace("\\n", "\n").replace('@', line);
             count += 1;
-            if verdict(&deny, Posture::Full, &disguised).outcome == Judgement::Allow {
+            if judge_line(&deny, Posture::Full, &disguised).outcome == Judgement::Allow {
                 wrong.push(disguised);
             }
         }
     }
-    eprintln!("{count} lines, all asked about or denied");
+    eprintln!("{count} lines, all need approval or are denied");
     assert!(count >= 1_000, "{count}");
     assert!(wrong.is_empty(), "{} of {count}\n{:#?}", wrong.len(), wrong);
 }
 
-/// A rule that asks is met in the same way, rules for one kind of action only by what is of that kind.
+/// An `ask` rule matches in the same way; a rule for one kind of action matches only that kind.
 #[test]
 fn rules_that_ask_and_rules_for_directories_are_met_by_words_too() {
-    let rules = rules(
+    let rules = parse_rules(
         r#"rule = [
         { action = "ask", path = "secrets/**" },
         { action = "deny", path = "**/*.pem" },
@@ -427,18 +431,18 @@ fn rules_that_ask_and_rules_for_directories_are_met_by_words_too() {
         ("ls *", "allow"),
         ("cat a.pe", "allow"),
     ] {
-        let verdict = verdict(&rules, Posture::Full, line);
+        let verdict = judge_line(&rules, Posture::Full, line);
         assert_eq!(verdict.outcome.as_str(), wanted, "{line}: {}", verdict.reason);
     }
-    let why = verdict(&rules, Posture::Full, "cat *.pem").reason;
-    assert_eq!(why, "`*.pem` could be a path that the rule at policy.toml:3 is about (`deny` **/*.pem)");
+    let why = judge_line(&rules, Posture::Full, "cat *.pem").reason;
+    assert_eq!(why, "`*.pem` could be a path of the rule at policy.toml:3 (`deny` **/*.pem)");
 }
 
-/// A small generator with a seed.
-struct Dice(u64);
+/// A deterministic random number generator.
+struct WordRng(u64);
 
-impl Dice {
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+impl WordRng {
+    fn pick_one<'a>(&mut self, list: &[&'a str]) -> &'a str {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -446,8 +450,8 @@ impl Dice {
     }
 }
 
-/// Pieces of words; bash puts them together and says which names come out.
-const PIECES: &[&str] = &[
+/// Pieces of words; bash expands their combinations to file names.
+const WORD_PIECES: &[&str] = &[
     ".",
     "e",
     "n",
@@ -493,7 +497,7 @@ const PIECES: &[&str] = &[
     "$(echo a .env)",
     "",
 ];
-const BEFORE: &[&str] = &[
+const SETUP_LINES: &[&str] = &[
     "d=env; e=.env; f=a.env; g='.e* a'; ",
     "d=nv; e='.e*'; f=aenv; g=.env; ",
     "d=*; e=.; f=a.envv; g=v; ",
@@ -501,7 +505,7 @@ const BEFORE: &[&str] = &[
     "shopt -s dotglob; d=e; e=n; f=v; g='? ?'; ",
 ];
 
-/// Bash puts words together at random; where one comes out as a denied file, the line is asked about.
+/// Bash expands random words; if one becomes a denied file, the line must ask.
 #[test]
 fn words_that_bash_turns_into_a_denied_path_are_asked_about() {
     if Command::new("bash").arg("--version").output().is_err() {
@@ -510,7 +514,7 @@ fn words_that_bash_turns_into_a_denied_path_are_asked_about() {
         return;
     }
     let count = if std::env::var_os("MINKE_LONG").is_some() { 200_000 } else { 6_000 };
-    let directory = tempfile::tempdir().expect("a directory to throw away");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let work = directory.path().canonicalize().expect("it is there").join("w");
     for below in ["", "sub/", "x/"] {
         std::fs::create_dir_all(work.join(below)).expect("a directory");
@@ -518,12 +522,12 @@ fn words_that_bash_turns_into_a_denied_path_are_asked_about() {
             std::fs::write(work.join(below).join(name), "").expect("a file");
         }
     }
-    let mut dice = Dice(0x5eed_0022);
+    let mut rng = WordRng(0x5eed_0022);
     let mut lines = Vec::new();
     while lines.len() < count {
-        let pieces = 1 + usize::try_from(dice.0 % 5).expect("small");
-        let word: String = (0..pieces).map(|_| dice.of(PIECES)).collect();
-        lines.push((dice.of(BEFORE), word));
+        let pieces = 1 + usize::try_from(rng.0 % 5).expect("small");
+        let word: String = (0..pieces).map(|_| rng.pick_one(WORD_PIECES)).collect();
+        lines.push((rng.pick_one(SETUP_LINES), word));
     }
     let mut script = String::new();
     for (before, word) in &lines {
@@ -540,13 +544,13 @@ fn words_that_bash_turns_into_a_denied_path_are_asked_about() {
         .output()
         .expect("bash ends");
     let results: Vec<&[u8]> = output.stdout.split(|byte| *byte == 1).collect();
-    assert!(results.len() > count, "bash went through {} of {count} lines", results.len());
-    let scope = Scope::write(work.to_str().expect("text"));
-    let deny = rules(DENY);
-    let by = Judging {
+    assert!(results.len() > count, "bash processed {} of {count} lines", results.len());
+    let scope = Scope::writable(work.to_str().expect("text"));
+    let deny = parse_rules(DENY_RULES);
+    let context = PolicyContext {
         rules: &deny,
         cwd: work.to_str().expect("text"),
-        ..Judging::new(Posture::Full, &scope, Tier::A)
+        ..PolicyContext::new(Posture::Full, &scope, SandboxBackend::Namespaces)
     };
     let (mut named, mut asked, mut missed) = (0, 0, Vec::new());
     for ((before, word), words) in lines.iter().zip(results) {
@@ -556,15 +560,15 @@ fn words_that_bash_turns_into_a_denied_path_are_asked_about() {
         });
         let line = format!("{before}cat {word}");
         let action = Action { command: Some(line.clone()), side_effects: true, ..Action::default() };
-        let verdict = judge(&by, &action);
+        let verdict = judge_action(&context, &action);
         named += usize::from(names);
         asked += usize::from(verdict.outcome != Judgement::Allow);
         if names && verdict.outcome == Judgement::Allow {
             missed.push(line);
         }
     }
-    eprintln!("{count} lines, {named} name the file, {asked} are asked about");
+    eprintln!("{count} lines, {named} name the file, {asked} need approval");
     assert!(missed.is_empty(), "{} of {named} missed\n{}", missed.len(), missed.join("\n"));
-    assert!(named * 20 > count, "only {named} name the file: the test says little");
-    assert!(asked < count, "everything is asked about");
+    assert!(named * 20 > count, "only {named} lines name the file: the test is too weak");
+    assert!(asked < count, "every line needs approval");
 }

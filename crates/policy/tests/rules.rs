@@ -1,33 +1,44 @@
-//! Rules: how files are read, what is refused in them, which commands, paths, hosts and tools a rule fits, and which of
-//! several has the word.
+//! Rules: parsing rule files, errors in them, which commands, paths, hosts and tools a rule matches, and
+//! which of several rules decides.
 
-use minke_policy::{Judging, Layer, Posture, Rule, RuleSet, Tier, judge};
+use minke_policy::{PolicyContext, PolicyRule, Posture, RuleLayer, RuleSet, SandboxBackend, judge_action};
 use minke_record::{Action, Judgement, Scope};
 
-fn read(text: &str) -> RuleSet {
-    let (rules, notes) = RuleSet::read(Layer::User, "policy.toml", text).expect("the file is good");
+fn parse_rules(text: &str) -> RuleSet {
+    let (rules, notes) = RuleSet::parse(RuleLayer::User, "policy.toml", text).expect("the file is good");
     assert!(notes.is_empty(), "{notes:?}");
     rules
 }
 
-fn error(text: &str) -> String {
-    RuleSet::read(Layer::User, "policy.toml", text).expect_err("the file is bad").to_string()
+fn parse_error(text: &str) -> String {
+    RuleSet::parse(RuleLayer::User, "policy.toml", text).expect_err("the file is bad").to_string()
 }
 
-fn bash(line: &str) -> Action {
+fn bash_action(line: &str) -> Action {
     Action { command: Some(line.to_owned()), side_effects: true, ..Action::default() }
 }
 
-/// The word on a line in posture `ask`, in /w.
-fn word(rules: &RuleSet, line: &str) -> Judgement {
-    let scope = Scope::write("/w");
-    let by = Judging { rules, cwd: "/w", ..Judging::new(Posture::Ask, &scope, Tier::A) };
-    judge(&by, &bash(line)).outcome
+/// Returns the decision on a line in posture `ask`, in /w.
+fn judge_line(rules: &RuleSet, line: &str) -> Judgement {
+    let scope = Scope::writable("/w");
+    let context = PolicyContext {
+        rules,
+        cwd: "/w",
+        ..PolicyContext::new(Posture::Ask, &scope, SandboxBackend::Namespaces)
+    };
+    judge_action(&context, &bash_action(line)).outcome
 }
 
-fn of(action: &Action, rules: &RuleSet, posture: Posture) -> minke_record::Verdict {
-    let scope = Scope::write("/w");
-    judge(&Judging { rules, cwd: "/w", ..Judging::new(posture, &scope, Tier::A) }, action)
+fn judge_in_posture(action: &Action, rules: &RuleSet, posture: Posture) -> minke_record::PolicyVerdict {
+    let scope = Scope::writable("/w");
+    judge_action(
+        &PolicyContext {
+            rules,
+            cwd: "/w",
+            ..PolicyContext::new(posture, &scope, SandboxBackend::Namespaces)
+        },
+        action,
+    )
 }
 
 #[test]
@@ -48,14 +59,16 @@ command = "cargo test"
 action = "deny"
 command = "git push"
 "#;
-    let rules = |text: &str| read(text).rules.into_iter().map(|placed| placed.rule).collect::<Vec<Rule>>();
+    let rules = |text: &str| {
+        parse_rules(text).rules.into_iter().map(|placed| placed.rule).collect::<Vec<PolicyRule>>()
+    };
     assert_eq!(rules(list), rules(tables));
     assert_eq!(rules(list).len(), 3);
-    let origins: Vec<String> = read(list).rules.into_iter().map(|placed| placed.origin).collect();
+    let origins: Vec<String> = parse_rules(list).rules.into_iter().map(|placed| placed.origin).collect();
     assert_eq!(origins, ["policy.toml:2", "policy.toml:4", "policy.toml:5"]);
-    let origins: Vec<String> = read(tables).rules.into_iter().map(|placed| placed.origin).collect();
+    let origins: Vec<String> = parse_rules(tables).rules.into_iter().map(|placed| placed.origin).collect();
     assert_eq!(origins, ["policy.toml:2", "policy.toml:3", "policy.toml:6"]);
-    assert_eq!(read(""), RuleSet::default());
+    assert_eq!(parse_rules(""), RuleSet::default());
 }
 
 #[test]
@@ -80,45 +93,45 @@ fn what_is_not_understood_names_its_line() {
             "[[rule]]\naction = \"deny\"\ncommands = \"x\"",
             "policy.toml:3: key `commands` is not known, did you mean `command`?",
         ),
-        ("[[rule]]\ncommand = \"x\"", "policy.toml:1: a rule says an action: allow, ask, deny"),
-        ("[[rule]]\naction = \"deny\"", "a rule is about something: tool, command, path or host"),
+        ("[[rule]]\ncommand = \"x\"", "policy.toml:1: a rule needs an action: allow, ask, deny"),
+        ("[[rule]]\naction = \"deny\"", "a rule needs a condition: tool, command, path or host"),
         (
             "[[rule]]\naction = \"deny\"\ntool = \"Wirte\"",
-            "`Wirte` is no kind of action, did you mean `Write`?",
+            "`Wirte` is not a kind of action, did you mean `Write`?",
         ),
-        ("[[rule]]\naction = \"deny\"\ntool = \"AskUser\"", "AskUser is a question itself"),
-        ("[[rule]]\naction = \"deny\"\ntool = \"mcp__a b\"", "is in no name of a tool"),
+        ("[[rule]]\naction = \"deny\"\ntool = \"AskUser\"", "AskUser itself asks the user"),
+        ("[[rule]]\naction = \"deny\"\ntool = \"mcp__a b\"", "is not allowed in a tool name"),
         (
             "[[rule]]\naction = \"deny\"\ntool = \"Write\"\ncommand = \"x\"",
-            "`command` fits only tool \"Bash\"",
+            "`command` applies only to tool \"Bash\"",
         ),
         (
             "[[rule]]\naction = \"deny\"\ncommand = \"x\"\npath = \"y\"",
-            "nothing has command and path at once",
+            "no action has command and path at once",
         ),
-        ("[[rule]]\naction = \"deny\"\nhost = \"x\"\npath = \"y\"", "nothing has path and host at once"),
+        ("[[rule]]\naction = \"deny\"\nhost = \"x\"\npath = \"y\"", "no action has path and host at once"),
         ("[[rule]]\naction = \"deny\"\ntool = \"Bash\"\nhost = \"y\"", "sandbox.network"),
-        ("[[rule]]\naction = \"deny\"\ntool = \"WebFetch\"\npath = \"y\"", "`path` fits only tools"),
-        ("[[rule]]\naction = \"allow\"\ntool = \"Bash\"\npath = \"y\"", "no path allows a command"),
-        ("[[rule]]\naction = \"deny\"\npath = \"~/x\"", "has no `~`"),
+        ("[[rule]]\naction = \"deny\"\ntool = \"WebFetch\"\npath = \"y\"", "`path` applies only to tools"),
+        ("[[rule]]\naction = \"allow\"\ntool = \"Bash\"\npath = \"y\"", "a `path` cannot allow a command"),
+        ("[[rule]]\naction = \"deny\"\npath = \"~/x\"", "does not expand `~`"),
         ("[[rule]]\naction = \"deny\"\npath = \"a/../b\"", "without `.` and `..`"),
-        ("[[rule]]\naction = \"deny\"\npath = \"a[\"", "`path` is no glob"),
-        ("[[rule]]\naction = \"deny\"\nhost = \"https://docs.rs\"", "is no host"),
-        ("[[rule]]\naction = \"deny\"\nhost = \"docs.rs/x\"", "is no host"),
-        ("[[rule]]\naction = \"deny\"\nhost = \"*rs\"", "is no host"),
+        ("[[rule]]\naction = \"deny\"\npath = \"a[\"", "`path` is not a valid glob"),
+        ("[[rule]]\naction = \"deny\"\nhost = \"https://docs.rs\"", "is not a host"),
+        ("[[rule]]\naction = \"deny\"\nhost = \"docs.rs/x\"", "is not a host"),
+        ("[[rule]]\naction = \"deny\"\nhost = \"*rs\"", "is not a host"),
         ("[[rule]]\naction = \"deny\"\ncommand = \"a; b\"", "`;` has no meaning"),
-        ("[[rule]]\naction = \"deny\"\ncommand = \"git *\"", "whatever follows fits"),
+        ("[[rule]]\naction = \"deny\"\ncommand = \"git *\"", "matches any further words"),
         ("[[rule]]\naction = \"deny\"\ncommand = \"\"", "a command has at least one word"),
         ("[[rule]]\naction = \"deny\"\ncommand = \"X=1 git\"", "sets a variable"),
         ("[[rule]]\naction = \"deny\"\ncommand = \"a 'b\"", "a quote is not closed"),
-        ("[[rule]]\naction = \"deny\"\ncommand = 3", "`command` is text"),
-        ("[[rule]]\naction = \"deny\"\ncommand = \"x\"\nmatch = \"x\"", "`match` is a list of text"),
+        ("[[rule]]\naction = \"deny\"\ncommand = 3", "`command` must be a string"),
+        ("[[rule]]\naction = \"deny\"\ncommand = \"x\"\nmatch = \"x\"", "`match` must be a list of strings"),
         ("rule = 3", "`rule` is a list"),
         ("rule = [3]", "a rule is a table"),
-        ("rule = [", "policy.toml:1: this is not TOML"),
-        ("a = 1\na = 2", "policy.toml:2: this is not TOML"),
+        ("rule = [", "policy.toml:1: the file is not valid TOML"),
+        ("a = 1\na = 2", "policy.toml:2: the file is not valid TOML"),
     ] {
-        let error = error(text);
+        let error = parse_error(text);
         assert!(error.contains(wanted), "{text}\nwanted: {wanted}\ngot: {error}");
     }
 }
@@ -126,72 +139,74 @@ fn what_is_not_understood_names_its_line() {
 #[test]
 fn every_error_of_a_file_is_told_and_the_file_is_bounded() {
     let text = "x = 1\ny = 2\n[[rule]]\naction = \"deny\"\n";
-    let bad = RuleSet::read(Layer::User, "p", text).unwrap_err();
+    let bad = RuleSet::parse(RuleLayer::User, "p", text).unwrap_err();
     assert_eq!(bad.problems.len(), 3, "{bad}");
     let long = format!("[[rule]]\naction = \"deny\"\ncommand = \"{}\"\n", "x".repeat(2_000));
-    assert!(error(&long).contains("longer than 1024 characters"));
-    assert!(error(&format!("# {}", "x".repeat(1 << 20))).contains("at most 1048576"));
+    assert!(parse_error(&long).contains("longer than 1024 characters"));
+    assert!(parse_error(&format!("# {}", "x".repeat(1 << 20))).contains("at most 1048576"));
     let rules: String =
         (0..2_001).map(|n| format!("[[rule]]\naction = \"deny\"\ncommand = \"x{n}\"\n")).collect();
-    assert!(error(&rules).contains("at most 2000 rules"));
+    assert!(parse_error(&rules).contains("at most 2000 rules"));
     let rules: String =
         (0..2_000).map(|n| format!("[[rule]]\naction = \"deny\"\ncommand = \"x{n}\"\n")).collect();
-    assert_eq!(read(&rules).rules.len(), 2_000);
+    assert_eq!(parse_rules(&rules).rules.len(), 2_000);
 }
 
 #[test]
 fn a_workspace_may_only_tighten() {
     let text = "default_action = \"allow\"\nrule = [\n{ action = \"allow\", command = \"rm\" },\n{ action = \"ask\", command = \"git push\" }]";
-    let (rules, notes) = RuleSet::read(Layer::Workspace, ".minke/policy.toml", text).unwrap();
+    let (rules, notes) = RuleSet::parse(RuleLayer::Workspace, ".minke/policy.toml", text).unwrap();
     assert_eq!(rules.rules.len(), 1);
     let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(
-        notes[1].starts_with(".minke/policy.toml:3: { action = \"allow\", command = \"rm\" } is left out"),
+        notes[1].starts_with(".minke/policy.toml:3: { action = \"allow\", command = \"rm\" } is ignored"),
         "{notes:?}"
     );
-    // Whatever way an allow came there, it does not count.
+    // An allow rule of a workspace never counts, however it was added.
     let mut smuggled =
-        RuleSet::read(Layer::User, "p", "rule = [{ action = \"allow\", command = \"ls\" }]").unwrap().0;
-    smuggled.rules[0].layer = Layer::Workspace;
-    assert_eq!(word(&smuggled, "ls"), Judgement::Ask);
+        RuleSet::parse(RuleLayer::User, "p", "rule = [{ action = \"allow\", command = \"ls\" }]").unwrap().0;
+    smuggled.rules[0].layer = RuleLayer::Workspace;
+    assert_eq!(judge_line(&smuggled, "ls"), Judgement::Ask);
 }
 
 #[test]
 fn doubles_are_told() {
     let text = "rule = [\n{ action = \"allow\", command = \"ls\" },\n{ action = \"allow\", command = \"ls\" },\n{ action = \"deny\", command = \"ls\" }]";
-    let (rules, notes) = RuleSet::read(Layer::User, "p", text).unwrap();
+    let (rules, notes) = RuleSet::parse(RuleLayer::User, "p", text).unwrap();
     assert_eq!(rules.rules.len(), 2);
     assert!(notes[0].to_string().contains("p:3") && notes[0].to_string().contains("p:2"), "{notes:?}");
-    assert!(notes[1].to_string().contains("the stricter of the two counts"), "{notes:?}");
+    assert!(notes[1].to_string().contains("the stricter one is used"), "{notes:?}");
     let (_, notes) =
-        RuleSet::read(Layer::User, "p", "rule = [{ action = \"allow\", command = \"python\" }]").unwrap();
-    assert!(notes[0].to_string().contains("with a script that is named"), "{notes:?}");
+        RuleSet::parse(RuleLayer::User, "p", "rule = [{ action = \"allow\", command = \"python\" }]")
+            .unwrap();
+    assert!(notes[0].to_string().contains("only with a script file"), "{notes:?}");
 }
 
 #[test]
 fn examples_are_checked_when_the_file_is_loaded() {
-    read(
+    parse_rules(
         "[[rule]]\naction = \"allow\"\ncommand = \"cargo test\"\nmatch = [\"cargo test --all\", \"cargo -q test\"]\nnot_match = [\"cargo testx\", \"./cargo test\", \"cargo test; rm x\"]",
     );
-    read(
+    parse_rules(
         "[[rule]]\naction = \"deny\"\ncommand = \"git push\"\nmatch = [\"ls; /usr/bin/git -C x push\"]\nnot_match = [\"git pull\"]",
     );
-    read(
+    parse_rules(
         "[[rule]]\naction = \"ask\"\ntool = \"Write\"\npath = \"**/migrations/**\"\nmatch = [\"db/migrations/1.sql\"]\nnot_match = [\"src/x.rs\"]",
     );
-    read(
+    parse_rules(
         "[[rule]]\naction = \"allow\"\nhost = \"*.example.org\"\nmatch = [\"a.example.org\"]\nnot_match = [\"example.org\", \"aexample.org\"]",
     );
-    read(
+    parse_rules(
         "[[rule]]\naction = \"allow\"\ntool = \"mcp__github__*\"\nmatch = [\"mcp__github__list\"]\nnot_match = [\"mcp__gitlab__list\"]",
     );
-    let wrong = error("\n[[rule]]\naction = \"allow\"\ncommand = \"cargo test\"\nmatch = [\"cargo build\"]");
+    let wrong =
+        parse_error("\n[[rule]]\naction = \"allow\"\ncommand = \"cargo test\"\nmatch = [\"cargo build\"]");
     assert_eq!(
         wrong,
         "policy.toml:2: { action = \"allow\", command = \"cargo test\" }: match = \"cargo build\" is wrong: the rule does not fit it"
     );
-    let wrong = error(
+    let wrong = parse_error(
         "[[rule]]\naction = \"deny\"\ncommand = \"git push\"\nnot_match = [\"env git push\", \"git push\"]",
     );
     assert!(wrong.contains("not_match = ") && wrong.contains("is wrong: the rule fits it"), "{wrong}");
@@ -199,7 +214,7 @@ fn examples_are_checked_when_the_file_is_loaded() {
 
 #[test]
 fn an_allow_rule_fits_only_what_begins_with_its_words() {
-    let rules = read(
+    let rules = parse_rules(
         r#"rule = [
         { action = "allow", command = "cargo test" },
         { action = "allow", command = "git status" },
@@ -239,7 +254,7 @@ fn an_allow_rule_fits_only_what_begins_with_its_words() {
         "ls > out.txt",
         "ls > /dev/null",
     ] {
-        assert_eq!(word(&rules, line), Judgement::Allow, "{line}");
+        assert_eq!(judge_line(&rules, line), Judgement::Allow, "{line}");
     }
     for line in [
         "cargo testx",
@@ -289,13 +304,13 @@ fn an_allow_rule_fits_only_what_begins_with_its_words() {
         "cargo $X",
         "$X test",
     ] {
-        assert_eq!(word(&rules, line), Judgement::Ask, "{line}");
+        assert_eq!(judge_line(&rules, line), Judgement::Ask, "{line}");
     }
 }
 
 #[test]
 fn a_deny_rule_sees_through_spellings() {
-    let rules = read(
+    let rules = parse_rules(
         r#"rule = [
         { action = "deny", command = "git push" },
         { action = "deny", command = "rm -rf /" },
@@ -337,7 +352,7 @@ fn a_deny_rule_sees_through_spellings() {
         "make X=1 deploy",
         "make -j 4 all deploy",
     ] {
-        assert_eq!(word(&rules, line), Judgement::Deny, "{line}");
+        assert_eq!(judge_line(&rules, line), Judgement::Deny, "{line}");
     }
     for line in [
         "git stash push",
@@ -352,15 +367,19 @@ fn a_deny_rule_sees_through_spellings() {
         "make",
         "terraform plan",
     ] {
-        assert_eq!(word(&rules, line), Judgement::Ask, "{line}");
+        assert_eq!(judge_line(&rules, line), Judgement::Ask, "{line}");
     }
-    // In a free posture what may be denied is asked about.
+    // A command that may be denied needs approval even in posture `full`.
     for line in ["git $X", "$X push", "rm -rf $X", "rm -r $X", "git $X push"] {
-        let verdict = of(&bash(line), &rules, Posture::Full);
+        let verdict = judge_in_posture(&bash_action(line), &rules, Posture::Full);
         assert_eq!(verdict.outcome, Judgement::Ask, "{line}");
     }
     for line in ["git log $X", "cargo build", "rm -r x"] {
-        assert_eq!(of(&bash(line), &rules, Posture::Full).outcome, Judgement::Allow, "{line}");
+        assert_eq!(
+            judge_in_posture(&bash_action(line), &rules, Posture::Full).outcome,
+            Judgement::Allow,
+            "{line}"
+        );
     }
 }
 
@@ -402,8 +421,8 @@ fn the_more_specific_rule_of_a_layer_has_the_word_and_the_stricter_of_equals() {
             .iter()
             .map(|(action, words)| format!("{{ action = \"{action}\", command = \"{words}\" }}"))
             .collect();
-        let rules = RuleSet::read(Layer::User, "p", &format!("rule = [{}]", text.join(", "))).unwrap().0;
-        assert_eq!(word(&rules, line).as_str(), wanted, "{line} by {text:?}");
+        let rules = RuleSet::parse(RuleLayer::User, "p", &format!("rule = [{}]", text.join(", "))).unwrap().0;
+        assert_eq!(judge_line(&rules, line).as_str(), wanted, "{line} by {text:?}");
     }
 }
 
@@ -412,43 +431,47 @@ fn the_strictest_layer_wins_and_the_least_specific_rule_is_the_last_resort() {
     let mut all = RuleSet::default();
     for (layer, text) in [
         (
-            Layer::Managed,
+            RuleLayer::Managed,
             "rule = [{ action = \"deny\", command = \"curl\" }, { action = \"allow\", command = \"ls\" }]",
         ),
         (
-            Layer::User,
+            RuleLayer::User,
             "default_action = \"allow\"\nrule = [{ action = \"allow\", command = \"curl https\" }, { action = \"ask\", command = \"make\" }]",
         ),
         (
-            Layer::Workspace,
+            RuleLayer::Workspace,
             "rule = [{ action = \"ask\", command = \"cargo test\" }, { action = \"deny\", command = \"make\" }]",
         ),
     ] {
-        all.rules.extend(RuleSet::read(layer, layer.as_str(), text).unwrap().0.rules);
+        all.rules.extend(RuleSet::parse(layer, layer.as_str(), text).unwrap().0.rules);
     }
-    assert_eq!(word(&all, "curl https"), Judgement::Deny);
-    assert_eq!(word(&all, "ls"), Judgement::Allow);
-    assert_eq!(word(&all, "cargo test"), Judgement::Ask);
-    assert_eq!(word(&all, "cargo build"), Judgement::Allow);
-    assert_eq!(word(&all, "make"), Judgement::Deny);
-    let verdict = of(&bash("curl https"), &all, Posture::Full);
+    assert_eq!(judge_line(&all, "curl https"), Judgement::Deny);
+    assert_eq!(judge_line(&all, "ls"), Judgement::Allow);
+    assert_eq!(judge_line(&all, "cargo test"), Judgement::Ask);
+    assert_eq!(judge_line(&all, "cargo build"), Judgement::Allow);
+    assert_eq!(judge_line(&all, "make"), Judgement::Deny);
+    let verdict = judge_in_posture(&bash_action("curl https"), &all, Posture::Full);
     assert_eq!(verdict.layer.as_deref(), Some("managed"));
     assert_eq!(verdict.rule.as_deref(), Some("{ action = \"deny\", command = \"curl\" }"));
     assert!(verdict.reason.contains("managed:1"), "{}", verdict.reason);
-    let deny_all = read("default_action = \"deny\"");
+    let deny_all = parse_rules("default_action = \"deny\"");
     for action in [
-        bash("ls"),
+        bash_action("ls"),
         Action { reads: vec!["/w/a".into()], ..Action::default() },
         Action { hosts: vec!["x".into()], ..Action::default() },
         Action::default(),
     ] {
-        assert_eq!(of(&action, &deny_all, Posture::Full).outcome, Judgement::Deny, "{action:?}");
+        assert_eq!(
+            judge_in_posture(&action, &deny_all, Posture::Full).outcome,
+            Judgement::Deny,
+            "{action:?}"
+        );
     }
 }
 
 #[test]
 fn paths_hosts_and_tools_are_fit_by_their_kind() {
-    let rules = read(
+    let rules = parse_rules(
         r#"rule = [
         { action = "ask",  tool = "Write", path = "**/migrations/**" },
         { action = "deny", tool = "Write", path = "/w/keep" },
@@ -482,9 +505,9 @@ fn paths_hosts_and_tools_are_fit_by_their_kind() {
         (host("evil.docs.rs"), "ask"),
         (host("a.evil.example"), "deny"),
         (Action { pod: Some("child".into()), side_effects: true, ..Action::default() }, "deny"),
-        (bash("cat secret/a"), "deny"),
-        (bash("echo x > db/migrations/1"), "ask"),
-        (bash("echo x > keep"), "deny"),
+        (bash_action("cat secret/a"), "deny"),
+        (bash_action("echo x > db/migrations/1"), "ask"),
+        (bash_action("echo x > keep"), "deny"),
         (
             Action { writes: vec!["/w/x".into(), "/w/keep".into()], side_effects: true, ..Action::default() },
             "deny",
@@ -494,16 +517,16 @@ fn paths_hosts_and_tools_are_fit_by_their_kind() {
             "ask",
         ),
     ] {
-        let verdict = of(&action, &rules, Posture::Ask);
+        let verdict = judge_in_posture(&action, &rules, Posture::Ask);
         assert_eq!(verdict.outcome.as_str(), wanted, "{action:?}: {}", verdict.reason);
     }
-    assert_eq!(of(&mcp("mcp__gitlab__list"), &rules, Posture::Auto).outcome, Judgement::Allow);
-    assert_eq!(of(&host("x.org"), &rules, Posture::Full).outcome, Judgement::Allow);
+    assert_eq!(judge_in_posture(&mcp("mcp__gitlab__list"), &rules, Posture::Auto).outcome, Judgement::Allow);
+    assert_eq!(judge_in_posture(&host("x.org"), &rules, Posture::Full).outcome, Judgement::Allow);
 }
 
 #[test]
 fn postures_decide_what_no_rule_did() {
-    let rules = read(
+    let rules = parse_rules(
         "rule = [{ action = \"allow\", command = \"cargo test\" }, { action = \"ask\", command = \"make\" }, { action = \"deny\", command = \"rm\" }]",
     );
     use Posture::{Ask, Auto, Deny, Full, Plan};
@@ -515,7 +538,11 @@ fn postures_decide_what_no_rule_did() {
         ("cargo test; ls", [(Plan, "deny"), (Deny, "deny"), (Ask, "ask"), (Auto, "allow"), (Full, "allow")]),
     ] {
         for (posture, wanted) in wanted {
-            assert_eq!(of(&bash(line), &rules, posture).outcome.as_str(), wanted, "{line} in {posture:?}");
+            assert_eq!(
+                judge_in_posture(&bash_action(line), &rules, posture).outcome.as_str(),
+                wanted,
+                "{line} in {posture:?}"
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Scripts: every way in which a line may name a file that it runs.
 
-use minke_policy::shell::scripts;
+use minke_policy::shell::find_scripts;
 
 /// Lines that run the file `/ws/x.sh`, or one that the second part names.
-const NAMES: [(&str, &str); 52] = [
+const SCRIPT_LINES: [(&str, &str); 52] = [
     ("./x.sh", "/ws/x.sh"),
     ("/ws/x.sh --fast", "/ws/x.sh"),
     ("sub/../x.sh", "/ws/sub/../x.sh"),
@@ -60,13 +60,13 @@ const NAMES: [(&str, &str); 52] = [
 
 #[test]
 fn every_way_to_name_a_script_names_it() {
-    for (line, path) in NAMES {
-        let found = scripts(line, "/ws");
+    for (line, path) in SCRIPT_LINES {
+        let found = find_scripts(line, "/ws");
         assert!(found.named.iter().any(|named| named == path), "{line}: {found:#?}");
     }
 }
 
-/// Programs that the reading does not know: the file counts if it can be executed.
+/// Unknown programs: an argument counts if the file is executable.
 #[test]
 fn words_of_unknown_programs_may_be_programs() {
     for line in [
@@ -78,8 +78,8 @@ fn words_of_unknown_programs_may_be_programs() {
         "tar -cf a.tar --to-command=x.sh .",
         "/usr/bin/time -v ./x.sh",
     ] {
-        let found = scripts(line, "/ws");
-        let all = found.named.iter().chain(&found.maybe).any(|path| path == "/ws/x.sh");
+        let found = find_scripts(line, "/ws");
+        let all = found.named.iter().chain(&found.possible).any(|path| path == "/ws/x.sh");
         assert!(all, "{line}: {found:#?}");
     }
 }
@@ -95,7 +95,7 @@ fn what_is_known_only_later_is_said() {
         "cd $DIR && ./x.sh",
         "cd && ./x.sh",
     ] {
-        assert!(!scripts(line, "/ws").unknown.is_empty(), "{line}");
+        assert!(!find_scripts(line, "/ws").unknown.is_empty(), "{line}");
     }
     for line in [
         "ls -la",
@@ -106,20 +106,20 @@ fn what_is_known_only_later_is_said() {
         "cat $FILE",
         "python3 x.py \"$1\"",
     ] {
-        assert_eq!(scripts(line, "/ws").unknown, Vec::<String>::new(), "{line}");
+        assert_eq!(find_scripts(line, "/ws").unknown, Vec::<String>::new(), "{line}");
     }
 }
 
-/// Data is no script: `cat notes.txt` that was approved for the session is not asked about again.
+/// Data files are not scripts: an approved `cat notes.txt` does not ask again.
 #[test]
 fn plain_arguments_are_at_most_maybe() {
     for line in
         ["cat notes.txt", "grep -r x notes.txt", "cp notes.txt other", "git add notes.txt", "ls ./notes.txt"]
     {
-        let found = scripts(line, "/ws");
+        let found = find_scripts(line, "/ws");
         assert!(!found.named.iter().any(|path| path.ends_with("notes.txt")), "{line}: {found:#?}");
     }
-    assert_eq!(scripts("cargo test", "/ws").programs, ["cargo"]);
+    assert_eq!(find_scripts("cargo test", "/ws").programs, ["cargo"]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_line_that_cannot_be_read_is_searched_word_by_word() {
     for line in
         ["parallel ./x.sh ::: a b", "zsh -c './x.sh'", "if ./x.sh", "eval \"$A ./x.sh\"", "screen -dm ./x.sh"]
     {
-        let found = scripts(line, "/ws");
+        let found = find_scripts(line, "/ws");
         assert!(found.named.iter().any(|path| path == "/ws/x.sh"), "{line}: {found:#?}");
     }
 }
@@ -135,11 +135,11 @@ fn a_line_that_cannot_be_read_is_searched_word_by_word() {
 #[test]
 fn a_hostile_line_ends_within_bounds() {
     let many = "cd a && ".repeat(300) + "./x.sh";
-    assert!(!scripts(&many, "/ws").unknown.is_empty());
+    assert!(!find_scripts(&many, "/ws").unknown.is_empty());
     let words = format!("bash x.sh {}", "w ".repeat(60_000));
-    let found = scripts(&words, "/ws");
-    assert!(found.named.len() + found.maybe.len() <= 2_048 && !found.named.is_empty());
+    let found = find_scripts(&words, "/ws");
+    assert!(found.named.len() + found.possible.len() <= 2_048 && !found.named.is_empty());
     for line in ["", ";", "((((", "'", "\0", "<<<", "| |"] {
-        let _ends = scripts(line, "");
+        let _ends = find_scripts(line, "");
     }
 }

@@ -1,9 +1,9 @@
-//! Programs: where Minke finds a program that it starts itself.
+//! Programs: finds programs that Minke starts itself.
 //!
-//! Here: the one lookup over `PATH`, and the umask that such a program has, the user's own. Elsewhere: who starts the program (`exec`, `tui`, `cli`), and which `PATH` a
-//! sandboxed command has (`exec::env`).
-//! A workspace may hold a file with any name, for example `git`. The lookup therefore uses only the absolute parts of
-//! `PATH`, and no directory and no program inside a workspace, whether the path leads there directly or by a link.
+//! Here: the lookup over `PATH`, and the user's umask for such a program. Elsewhere: starting it (`exec`, `tui`,
+//! `cli`), and the `PATH` of a sandboxed command (`exec::env`).
+//! A workspace may contain a file with any name, for example `git`. The lookup therefore uses only the absolute parts
+//! of `PATH`, and no directory and no program inside a workspace, whether the path leads there directly or by a link.
 //! Invariants: `no_part_of_path_leads_into_a_workspace`; no other code starts a program by its bare name
 //! (`no_program_is_started_by_its_bare_name` in `xtask`).
 
@@ -17,25 +17,25 @@ use std::sync::OnceLock;
 use rustix::fs::{Access, access};
 use thiserror::Error;
 
-static UMASK: OnceLock<u32> = OnceLock::new();
+static PROGRAM_UMASK: OnceLock<u32> = OnceLock::new();
 
-/// Gives this umask, the user's own, to every program that `command` starts from now on, where this process has another one
-/// for files of its own. The first one counts.
-pub fn start_under_umask(umask: u32) {
-    let _first = UMASK.set(umask);
+/// Sets the umask, the user's own, of programs that `program_command` starts later. This process has a stricter umask
+/// for its own files. Only the first call has an effect.
+pub fn set_program_umask(umask: u32) {
+    let _first = PROGRAM_UMASK.set(umask);
 }
 
-/// A command that runs a program of the user's: an editor or git writes files that others may read, if the user's umask lets
-/// them.
+/// Returns a command that runs one of the user's programs. An editor or git then creates files that others may read, if
+/// the user's umask allows it.
 #[expect(
     unsafe_code,
-    reason = "a umask is set between fork and execution, or this process would have it too"
+    reason = "the umask must be set between fork and exec, or this process would have it too"
 )]
-pub fn command(program: &Path) -> Command {
+pub fn program_command(program: &Path) -> Command {
     let mut command = Command::new(program);
-    if let Some(umask) = UMASK.get().copied() {
+    if let Some(umask) = PROGRAM_UMASK.get().copied() {
         let mode = rustix::fs::Mode::from_raw_mode(umask as rustix::fs::RawMode);
-        // SAFETY: `umask` is one system call, which is safe between fork and execution.
+        // SAFETY: `umask` is one system call, which is safe between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::umask(mode);
@@ -46,85 +46,90 @@ pub fn command(program: &Path) -> Command {
     command
 }
 
-/// The parts of `PATH` that one lookup reads at most.
-const PARTS: usize = 512;
-/// The parts that an error names.
-const NAMED_PARTS: usize = 12;
-/// Directories of the system. If `/` itself is a workspace, programs must still come from somewhere.
-const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/opt", "/nix", "/snap", "/run/current-system"];
+/// The most parts of `PATH` that one lookup reads.
+const MAX_PARTS: usize = 512;
+/// The most parts that an error names.
+const MAX_NAMED_PARTS: usize = 12;
+/// System directories. They are searched even if `/` itself is a workspace.
+const SYSTEM_DIRS: [&str; 7] = ["/usr", "/bin", "/sbin", "/opt", "/nix", "/snap", "/run/current-system"];
 
-/// Where programs are looked up.
+/// Finds programs.
 #[derive(Debug, Clone)]
-pub struct Lookup {
+pub struct ProgramLookup {
     /// Directories that exist, links resolved, in the order of `PATH`.
     dirs: Vec<PathBuf>,
-    /// Parts of `PATH` that the lookup leaves out, with the reason.
-    left_out: Vec<(OsString, &'static str)>,
+    /// Skipped parts of `PATH`, with the reason.
+    skipped: Vec<(OsString, &'static str)>,
     /// Workspaces, as given and with links resolved.
     workspaces: Vec<PathBuf>,
 }
 
-/// A program was not found.
+/// Why a program was not found.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProgramError {
-    #[error("no program `{name}` was found; searched: {searched}")]
+    #[error("could not find the program `{name}`; searched: {searched}")]
     Missing { name: String, searched: String },
-    #[error("`{name}` is a relative path; name a program of `PATH`, or give an absolute path")]
+    #[error(
+        "could not use `{name}`: it is a relative path; name a program of `PATH`, or give an absolute path"
+    )]
     Relative { name: String },
-    #[error("{} is inside the workspace {}, and Minke starts no program from there", .path.display(), .workspace.display())]
+    #[error("could not use {}: it is inside the workspace {}, and Minke starts no program from there", .path.display(), .workspace.display())]
     InWorkspace { path: PathBuf, workspace: PathBuf },
-    #[error("{} is not a program that can be executed", .path.display())]
+    #[error("could not use {}: it is not an executable program", .path.display())]
     NotExecutable { path: PathBuf },
 }
 
-impl Lookup {
-    /// A lookup over `PATH` of this process.
-    pub fn new<W: AsRef<Path>>(workspaces: impl IntoIterator<Item = W>) -> Lookup {
-        Lookup::over(std::env::var_os("PATH").as_deref(), workspaces)
+impl ProgramLookup {
+    /// Creates a lookup over this process's `PATH`.
+    pub fn new<W: AsRef<Path>>(workspaces: impl IntoIterator<Item = W>) -> ProgramLookup {
+        ProgramLookup::with_path(std::env::var_os("PATH").as_deref(), workspaces)
     }
 
-    /// A lookup over another `PATH`. Without one, nothing is searched.
-    pub fn over<W: AsRef<Path>>(path: Option<&OsStr>, workspaces: impl IntoIterator<Item = W>) -> Lookup {
+    /// Creates a lookup over another `PATH`. Without one, nothing is searched.
+    pub fn with_path<W: AsRef<Path>>(
+        path: Option<&OsStr>,
+        workspaces: impl IntoIterator<Item = W>,
+    ) -> ProgramLookup {
         let mut known: Vec<PathBuf> = Vec::new();
         for workspace in workspaces {
             let given = workspace.as_ref();
-            // A relative workspace would have no fixed place; the process resolves it where it stands.
+            // Resolve a relative workspace now, against the current directory.
             let resolved = given.canonicalize().ok();
             known.extend(
                 [Some(given.to_owned()).filter(|path| path.is_absolute()), resolved].into_iter().flatten(),
             );
         }
-        let mut lookup = Lookup { dirs: Vec::new(), left_out: Vec::new(), workspaces: known };
+        let mut lookup = ProgramLookup { dirs: Vec::new(), skipped: Vec::new(), workspaces: known };
         for (at, part) in path.unwrap_or_default().as_bytes().split(|byte| *byte == b':').enumerate() {
             let part = OsStr::from_bytes(part);
-            if path.is_none() || at >= PARTS {
+            if path.is_none() || at >= MAX_PARTS {
                 break;
             }
-            match lookup.directory(Path::new(part)) {
+            match lookup.resolve_directory(Path::new(part)) {
                 Ok(Some(dir)) if !lookup.dirs.contains(&dir) => lookup.dirs.push(dir),
                 Ok(_) => {}
-                Err(why) => lookup.left_out.push((part.to_owned(), why)),
+                Err(why) => lookup.skipped.push((part.to_owned(), why)),
             }
         }
         lookup
     }
 
-    /// The same lookup with these directories searched first.
+    /// Searches these directories first.
     #[must_use]
-    pub fn first_in(mut self, dirs: &[&str]) -> Lookup {
+    pub fn search_first(mut self, dirs: &[&str]) -> ProgramLookup {
         let found: Vec<PathBuf> =
-            dirs.iter().filter_map(|dir| self.directory(Path::new(dir)).ok().flatten()).collect();
+            dirs.iter().filter_map(|dir| self.resolve_directory(Path::new(dir)).ok().flatten()).collect();
         self.dirs.retain(|dir| !found.contains(dir));
         self.dirs.splice(0..0, found);
         self
     }
 
-    /// The program of this name. An absolute path is taken as it is, unless it leads into a workspace.
-    pub fn find(&self, name: impl AsRef<OsStr>) -> Result<PathBuf, ProgramError> {
+    /// Returns the path of a program. An absolute path is used as it is, unless it leads into a workspace.
+    pub fn find_program(&self, name: impl AsRef<OsStr>) -> Result<PathBuf, ProgramError> {
         let name = name.as_ref();
         let path = Path::new(name);
         if path.is_absolute() {
-            return match self.executable(path) {
+            return match self.is_program(path) {
                 Ok(true) => Ok(path.to_owned()),
                 Ok(false) => Err(ProgramError::NotExecutable { path: path.to_owned() }),
                 Err(workspace) => Err(ProgramError::InWorkspace { path: path.to_owned(), workspace }),
@@ -134,21 +139,21 @@ impl Lookup {
         if name.as_bytes().contains(&b'/') || matches!(name.as_bytes(), b"." | b"..") {
             return Err(ProgramError::Relative { name: shown });
         }
-        let found = self.dirs.iter().map(|dir| dir.join(name)).find(|path| self.executable(path) == Ok(true));
+        let found = self.dirs.iter().map(|dir| dir.join(name)).find(|path| self.is_program(path) == Ok(true));
         found
             .filter(|_| !name.is_empty())
-            .ok_or_else(|| ProgramError::Missing { name: shown, searched: self.searched() })
+            .ok_or_else(|| ProgramError::Missing { name: shown, searched: self.searched_dirs() })
     }
 
-    /// The directories that are searched, as a value for `PATH`.
-    pub fn path(&self) -> OsString {
+    /// Returns the searched directories as a value for `PATH`.
+    pub fn search_path(&self) -> OsString {
         let parts: Vec<&[u8]> = self.dirs.iter().map(|dir| dir.as_os_str().as_bytes()).collect();
         OsStr::from_bytes(&parts.join(&b':')).to_owned()
     }
 
-    /// A part of `PATH` as a directory with its links resolved, `None` if no such directory exists, or why it is left
-    /// out. The lookup uses the resolved path, so that a link that changes later leads nowhere else.
-    fn directory(&self, part: &Path) -> Result<Option<PathBuf>, &'static str> {
+    /// Resolves a part of `PATH`: `None` if there is no such directory, an error if it is skipped. The resolved path is
+    /// used, so that a link that changes later has no effect.
+    fn resolve_directory(&self, part: &Path) -> Result<Option<PathBuf>, &'static str> {
         if part.as_os_str().is_empty() {
             return Err("empty");
         }
@@ -162,12 +167,12 @@ impl Lookup {
         if self.workspace_of(&dir).is_some() {
             return Err("leads into the workspace");
         }
-        // `:` cannot be written in a `PATH`.
+        // A path with `:` cannot be part of `PATH`.
         Ok(Some(dir).filter(|dir| dir.is_dir() && !dir.as_os_str().as_bytes().contains(&b':')))
     }
 
-    /// Whether a path is a program, or the workspace that it leads into.
-    fn executable(&self, path: &Path) -> Result<bool, PathBuf> {
+    /// Whether a path is a program; the error is the workspace that it leads into.
+    fn is_program(&self, path: &Path) -> Result<bool, PathBuf> {
         let Ok(real) = path.canonicalize() else { return Ok(false) };
         if let Some(workspace) = self.workspace_of(path).or_else(|| self.workspace_of(&real)) {
             return Err(workspace.to_owned());
@@ -177,33 +182,33 @@ impl Lookup {
     }
 
     fn workspace_of(&self, path: &Path) -> Option<&Path> {
-        let path = without_dots(path);
+        let path = remove_dots(path);
         let holds = |workspace: &&PathBuf| {
             path.starts_with(workspace)
-                && !(workspace.parent().is_none() && SYSTEM.iter().any(|dir| path.starts_with(dir)))
+                && !(workspace.parent().is_none() && SYSTEM_DIRS.iter().any(|dir| path.starts_with(dir)))
         };
         self.workspaces.iter().find(holds).map(PathBuf::as_path)
     }
 
-    fn searched(&self) -> String {
+    fn searched_dirs(&self) -> String {
         let mut parts: Vec<String> =
-            self.dirs.iter().take(NAMED_PARTS).map(|dir| dir.display().to_string()).collect();
+            self.dirs.iter().take(MAX_NAMED_PARTS).map(|dir| dir.display().to_string()).collect();
         if parts.is_empty() {
             parts.push("nothing, since `PATH` names no absolute directory outside the workspace".to_owned());
         }
-        let more = self.dirs.len().saturating_sub(NAMED_PARTS);
+        let more = self.dirs.len().saturating_sub(MAX_NAMED_PARTS);
         if more > 0 {
             parts.push(format!("{more} more"));
         }
-        let left = self.left_out.iter().take(NAMED_PARTS);
+        let left = self.skipped.iter().take(MAX_NAMED_PARTS);
         parts.extend(left.map(|(part, why)| format!("not `{}` ({why})", part.to_string_lossy())));
         parts.join(", ")
     }
 }
 
-/// A path without `.` and with each `..` taken back by name. A path that only looks as if it left the workspace is
-/// resolved by the caller as well.
-fn without_dots(path: &Path) -> PathBuf {
+/// Removes `.` and `..` from a path by name. The caller also resolves links, because such a path may still lead into
+/// the workspace.
+fn remove_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

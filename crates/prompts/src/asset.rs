@@ -1,8 +1,7 @@
-//! Assets: prompt texts by name, and gathering those that one needs.
+//! Assets: prompt texts by name, with their includes.
 //!
-//! Here: what a name may be, the embedded texts, following includes to a closed set within bounds. Elsewhere: what is done
-//! with a text (`template`), where files lie (`sources`).
-//! Invariant: no name leads out of its shelf, and gathering ends (`no_name_leads_out_of_its_shelf`,
+//! Elsewhere: rendering (`template`), file locations (`sources`).
+//! Invariant: no name leaves its source directory, and loading terminates (`no_name_leads_out_of_its_shelf`,
 //! `includes_that_never_end_are_gathered_once`).
 
 use std::collections::BTreeMap;
@@ -11,37 +10,37 @@ use std::str::FromStr;
 
 use crate::template::{self, PromptError};
 
-/// The longest asset.
-pub const ASSET_BYTES: usize = 64 << 10;
-/// The longest that all assets of one prompt are together.
-pub const ASSETS_BYTES: usize = 1 << 20;
-/// Assets of one prompt.
-pub const ASSETS_MOST: usize = 64;
-/// Parts of a name.
-const SEGMENTS: usize = 8;
-/// Letters of one part.
-const SEGMENT_CHARS: usize = 64;
+/// Maximum size of an asset.
+pub const MAX_ASSET_BYTES: usize = 64 << 10;
+/// Maximum total size of the assets of one prompt.
+pub const MAX_ASSETS_BYTES: usize = 1 << 20;
+/// Maximum number of assets of one prompt.
+pub const MAX_ASSETS: usize = 64;
+/// Maximum number of segments in a name.
+const MAX_NAME_SEGMENTS: usize = 8;
+/// Maximum length of one segment.
+const MAX_SEGMENT_CHARS: usize = 64;
 
-/// Where a text comes from.
+/// The source of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shelf {
-    /// Embedded.
+pub enum AssetSource {
+    /// Built in.
     Minke,
-    /// `prompts/` of the person's configuration.
+    /// `prompts/` in the user's configuration directory.
     User,
-    /// `.minke/prompts/` of a workspace that is trusted.
+    /// `.minke/prompts/` of a trusted workspace.
     Workspace,
 }
 
-impl Shelf {
-    const ALL: [Shelf; 3] = [Shelf::Minke, Shelf::User, Shelf::Workspace];
+impl AssetSource {
+    const ALL: [AssetSource; 3] = [AssetSource::Minke, AssetSource::User, AssetSource::Workspace];
 
-    /// How names begin that are on it.
+    /// Returns the prefix of names from this source.
     pub fn prefix(self) -> &'static str {
         match self {
-            Shelf::Minke => "$minke",
-            Shelf::User => "$user",
-            Shelf::Workspace => "$workspace",
+            AssetSource::Minke => "$minke",
+            AssetSource::User => "$user",
+            AssetSource::Workspace => "$workspace",
         }
     }
 }
@@ -49,12 +48,13 @@ impl Shelf {
 /// `$minke/default`, `$user/review/short` …
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AssetName {
-    pub shelf: Shelf,
+    pub source: AssetSource,
     path: String,
 }
 
 impl AssetName {
-    /// Its place on the shelf, without an ending: `review/short`. Never leads anywhere else.
+    /// Returns the path below the source directory, without extension: `review/short`. It never leaves the
+    /// directory.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -62,7 +62,7 @@ impl AssetName {
 
 impl fmt::Display for AssetName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}", self.shelf.prefix(), self.path)
+        write!(out, "{}/{}", self.source.prefix(), self.path)
     }
 }
 
@@ -70,60 +70,59 @@ impl FromStr for AssetName {
     type Err = PromptError;
 
     fn from_str(text: &str) -> Result<AssetName, PromptError> {
-        let shown: String = text.chars().take(SEGMENT_CHARS * 2).flat_map(char::escape_debug).collect();
+        let shown: String = text.chars().take(MAX_SEGMENT_CHARS * 2).flat_map(char::escape_debug).collect();
         let (first, path) = text.split_once('/').unwrap_or((text, ""));
-        let Some(shelf) = Shelf::ALL.into_iter().find(|shelf| shelf.prefix() == first) else {
-            let near = nearest(first, Shelf::ALL.iter().map(|shelf| shelf.prefix()));
-            let hint = near.map(|near| format!("the nearest is `{near}/…`"));
-            let what =
-                "it begins with none of `$minke/`, `$user/` and `$workspace/`, as every prompt asset does";
-            return Err(PromptError { asset: shown, line: None, what: what.to_owned(), hint });
+        let Some(source) = AssetSource::ALL.into_iter().find(|shelf| shelf.prefix() == first) else {
+            let suggestion = nearest_name(first, AssetSource::ALL.iter().map(|shelf| shelf.prefix()));
+            let hint = suggestion.map(|near| format!("the nearest is `{near}/…`"));
+            let what = "a prompt asset begins with `$minke/`, `$user/` or `$workspace/`";
+            return Err(PromptError { asset: shown, line: None, message: what.to_owned(), hint });
         };
-        if path.split('/').count() > SEGMENTS || !path.split('/').all(is_segment) {
-            let what = format!(
-                "behind `{first}/` belong 1 to {SEGMENTS} names divided by `/`, each of 1 to {SEGMENT_CHARS} of a-z, \
+        if path.split('/').count() > MAX_NAME_SEGMENTS || !path.split('/').all(is_valid_segment) {
+            let message = format!(
+                "behind `{first}/` belong 1 to {MAX_NAME_SEGMENTS} names divided by `/`, each of 1 to {MAX_SEGMENT_CHARS} of a-z, \
                  0-9 and `-`"
             );
-            return Err(PromptError { asset: shown, line: None, what, hint: None });
+            return Err(PromptError { asset: shown, line: None, message, hint: None });
         }
-        Ok(AssetName { shelf, path: path.to_owned() })
+        Ok(AssetName { source, path: path.to_owned() })
     }
 }
 
-fn is_segment(segment: &str) -> bool {
+fn is_valid_segment(segment: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=SEGMENT_CHARS).contains(&segment.len())
+    (1..=MAX_SEGMENT_CHARS).contains(&segment.len())
         && segment.bytes().all(plain)
         && !segment.starts_with('-')
         && !segment.ends_with('-')
 }
 
-/// The known word that is most like one that is none.
-pub(crate) fn nearest<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the known word that is most similar to an unknown one.
+pub(crate) fn nearest_name<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = among.map(|known| (strsim::damerau_levenshtein(word, known), known));
     scored.min().filter(|(distance, known)| *distance <= known.len().div_ceil(2)).map(|(_, known)| known)
 }
 
-/// What an agent is told of how to work: words, or the name of an asset.
+/// An instruction for an agent: literal text or an asset name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Instruction<'a> {
-    /// As it stands; no template.
+pub enum InstructionText<'a> {
+    /// Used unchanged, not as a template.
     Literal(&'a str),
     Asset(AssetName),
 }
 
-impl<'a> Instruction<'a> {
-    /// What begins with `$` is a name, everything else is words.
-    pub fn read(text: &'a str) -> Result<Instruction<'a>, PromptError> {
+impl<'a> InstructionText<'a> {
+    /// Text that begins with `$` is an asset name, other text is literal.
+    pub fn parse(text: &'a str) -> Result<InstructionText<'a>, PromptError> {
         if text.starts_with('$') {
-            Ok(Instruction::Asset(text.parse()?))
+            Ok(InstructionText::Asset(text.parse()?))
         } else {
-            Ok(Instruction::Literal(text))
+            Ok(InstructionText::Literal(text))
         }
     }
 }
 
-const EMBEDDED: [(&str, &str); 7] = [
+const EMBEDDED_ASSETS: [(&str, &str); 7] = [
     ("calls", include_str!("../assets/calls.md")),
     ("coder", include_str!("../assets/coder.md")),
     ("default", include_str!("../assets/default.md")),
@@ -133,60 +132,62 @@ const EMBEDDED: [(&str, &str); 7] = [
     ("tools", include_str!("../assets/tools.md")),
 ];
 
-/// The embedded texts, by their names behind `$minke/`.
-pub fn embedded() -> impl Iterator<Item = (&'static str, &'static str)> {
-    EMBEDDED.into_iter()
+/// Returns the built-in texts with their names after `$minke/`.
+pub fn embedded_assets() -> impl Iterator<Item = (&'static str, &'static str)> {
+    EMBEDDED_ASSETS.into_iter()
 }
 
-/// The texts that one prompt needs, all of them.
+/// All texts of one prompt.
 #[derive(Debug, Clone, Default)]
-pub struct Assets {
+pub struct AssetSet {
     pub(crate) texts: BTreeMap<AssetName, String>,
 }
 
-impl Assets {
-    /// Follows includes from one asset. `load` gives the text of one that is not embedded; `None` if there is none, and
-    /// then the error says what `load`'s words for that are.
-    pub fn gather(
+impl AssetSet {
+    /// Loads an asset and its includes. `load` returns the text of an asset that is not built in, or an error
+    /// message.
+    pub fn load_included(
         first: &AssetName,
         load: &mut dyn FnMut(&AssetName) -> Result<String, String>,
-    ) -> Result<Assets, PromptError> {
-        let mut assets = Assets::default();
+    ) -> Result<AssetSet, PromptError> {
+        let mut assets = AssetSet::default();
         let (mut waiting, mut bytes) = (vec![(first.clone(), None)], 0);
         while let Some((name, included)) = waiting.pop() {
             if assets.texts.contains_key(&name) {
                 continue;
             }
             let from: Option<(AssetName, u32)> = included;
-            let wrong = |what: String, hint: Option<String>| match &from {
+            let error = |message: String, hint: Option<String>| match &from {
                 Some((by, line)) => PromptError {
                     asset: by.to_string(),
                     line: Some(*line),
-                    what: format!("`{name}`: {what}"),
+                    message: format!("`{name}`: {message}"),
                     hint,
                 },
-                None => PromptError { asset: name.to_string(), line: None, what, hint },
+                None => PromptError { asset: name.to_string(), line: None, message, hint },
             };
-            let text = match name.shelf {
-                Shelf::Minke => {
-                    built_in(&name).map_err(|hint| wrong("there is no such asset".to_owned(), hint))?
+            let text = match name.source {
+                AssetSource::Minke => {
+                    embedded_text(&name).map_err(|hint| error("there is no such asset".to_owned(), hint))?
                 }
-                Shelf::User | Shelf::Workspace => load(&name).map_err(|what| wrong(what, None))?,
+                AssetSource::User | AssetSource::Workspace => {
+                    load(&name).map_err(|what| error(what, None))?
+                }
             };
             bytes += text.len();
-            if text.len() > ASSET_BYTES {
-                return Err(wrong(
-                    format!("it has {} bytes, and {ASSET_BYTES} are the most", text.len()),
+            if text.len() > MAX_ASSET_BYTES {
+                return Err(error(
+                    format!("it has {} bytes; the limit is {MAX_ASSET_BYTES}", text.len()),
                     None,
                 ));
             }
-            if assets.texts.len() == ASSETS_MOST || bytes > ASSETS_BYTES {
+            if assets.texts.len() == MAX_ASSETS || bytes > MAX_ASSETS_BYTES {
                 let what = format!(
-                    "with it the prompt is made of more than {ASSETS_MOST} assets or {ASSETS_BYTES} bytes of them"
+                    "the prompt has more than {MAX_ASSETS} assets or {MAX_ASSETS_BYTES} bytes of assets"
                 );
-                return Err(wrong(what, None));
+                return Err(error(what, None));
             }
-            for (line, included) in template::look(&name, &text)? {
+            for (line, included) in template::check_template(&name, &text)? {
                 waiting.push((included, Some((name.clone(), line))));
             }
             assets.texts.insert(name, text);
@@ -195,11 +196,11 @@ impl Assets {
     }
 }
 
-fn built_in(name: &AssetName) -> Result<String, Option<String>> {
-    let found = EMBEDDED.iter().find(|(known, _)| *known == name.path);
+fn embedded_text(name: &AssetName) -> Result<String, Option<String>> {
+    let found = EMBEDDED_ASSETS.iter().find(|(known, _)| *known == name.path);
     found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| {
-        let near = nearest(&name.path, EMBEDDED.iter().map(|(known, _)| *known));
-        near.map(|near| format!("the nearest is `$minke/{near}`"))
+        let suggestion = nearest_name(&name.path, EMBEDDED_ASSETS.iter().map(|(known, _)| *known));
+        suggestion.map(|near| format!("the nearest is `$minke/{near}`"))
     })
 }
 
@@ -207,7 +208,7 @@ fn built_in(name: &AssetName) -> Result<String, Option<String>> {
 mod tests {
     use super::*;
 
-    fn none(_: &AssetName) -> Result<String, String> {
+    fn no_such_file(_: &AssetName) -> Result<String, String> {
         Err("there is no such file".to_owned())
     }
 
@@ -241,7 +242,7 @@ mod tests {
         let long = format!("$user/{}", "x".repeat(65));
         long.parse::<AssetName>().unwrap_err();
         let name: AssetName = "$workspace/review/short-1".parse().unwrap();
-        assert_eq!((name.shelf, name.path()), (Shelf::Workspace, "review/short-1"));
+        assert_eq!((name.source, name.path()), (AssetSource::Workspace, "review/short-1"));
         assert_eq!(name.to_string(), "$workspace/review/short-1");
         assert!("$usr/x".parse::<AssetName>().unwrap_err().to_string().contains("`$user/…`"));
     }
@@ -250,7 +251,7 @@ mod tests {
     fn includes_that_never_end_are_gathered_once() {
         let first: AssetName = "$user/a".parse().unwrap();
         let mut loaded = Vec::new();
-        let assets = Assets::gather(&first, &mut |name| {
+        let assets = AssetSet::load_included(&first, &mut |name| {
             loaded.push(name.to_string());
             Ok(format!("{{% include \"$user/{}\" %}}", if name.path() == "a" { "b" } else { "a" }))
         });
@@ -260,18 +261,18 @@ mod tests {
     #[test]
     fn what_is_missing_or_too_much_is_told_with_where_it_is_wanted() {
         let gather = |name: &str, load: &mut dyn FnMut(&AssetName) -> Result<String, String>| {
-            Assets::gather(&name.parse().unwrap(), load).unwrap_err().to_string()
+            AssetSet::load_included(&name.parse().unwrap(), load).unwrap_err().to_string()
         };
-        assert!(gather("$minke/defualt", &mut none).contains("the nearest is `$minke/default`"));
-        let told = gather("$user/a", &mut |name| match name.path() {
+        assert!(gather("$minke/defualt", &mut no_such_file).contains("the nearest is `$minke/default`"));
+        let error = gather("$user/a", &mut |name| match name.path() {
             "a" => Ok("x\n{% include '$user/gone' %}".to_owned()),
-            _ => none(name),
+            _ => no_such_file(name),
         });
         assert!(
-            told.contains("$user/a:2") && told.contains("$user/gone") && told.contains("no such file"),
-            "{told}"
+            error.contains("$user/a:2") && error.contains("$user/gone") && error.contains("no such file"),
+            "{error}"
         );
-        let told = gather("$user/a", &mut |_| Ok("x".repeat(ASSET_BYTES + 1)));
+        let told = gather("$user/a", &mut |_| Ok("x".repeat(MAX_ASSET_BYTES + 1)));
         assert!(told.contains("65537 bytes"), "{told}");
         let mut number = 0;
         let told = gather("$user/a", &mut |_| {

@@ -1,10 +1,10 @@
-//! Prompts: what a model is told before anything else, and where those words come from.
+//! Prompts: the system prompt and other texts for the model.
 //!
-//! Here: assets by name and their bounds (`asset`), templates (`template`), short texts by their keys (`catalog`), the system prompt put together from its parts
-//! (`system`), instructions of a project and how many of them fit (`project`). Elsewhere: reading files (`sources`), when
-//! a segment begins (`pod`), what each tool says of itself (`tools`).
-//! Invariant: the same texts and variables give the same bytes, whatever a template tries (`tests/hostile.rs`), and what is
-//! embedded is as it was looked at (`tests/golden.rs`).
+//! Contents: assets and their limits (`asset`), templates (`template`), catalog texts (`catalog`), the system
+//! prompt (`system`), project instructions (`project`). Elsewhere: reading files (`sources`), starting
+//! segments (`pod`), tool descriptions (`tools`).
+//! Invariant: the same texts and variables give the same bytes, whatever a template contains
+//! (`tests/hostile.rs`), and the built-in texts match their golden files (`tests/golden.rs`).
 
 mod asset;
 mod catalog;
@@ -12,8 +12,15 @@ mod project;
 mod system;
 mod template;
 
-pub use asset::{ASSET_BYTES, ASSETS_BYTES, ASSETS_MOST, AssetName, Assets, Instruction, Shelf, embedded};
-pub use catalog::{CATALOG, Catalog, SNIPPET_BYTES, Snippet};
-pub use project::{Fitted, PROJECT_BYTES, ProjectFile, fit, project_part};
-pub use system::{KNOWN_CHARS, Known, Part, Who, outside, parts, system_prompt};
-pub use template::{INSTRUCTION_BYTES, PromptError, VARIABLES, Variables, day, render};
+pub use asset::{
+    AssetName, AssetSet, AssetSource, InstructionText, MAX_ASSET_BYTES, MAX_ASSETS, MAX_ASSETS_BYTES,
+    embedded_assets,
+};
+pub use catalog::{CATALOG_FILE, MAX_SNIPPET_BYTES, Snippet, SnippetCatalog};
+pub use project::{FittedInstructions, MAX_PROJECT_BYTES, ProjectFile, fit_project_files, project_section};
+pub use system::{
+    ListedSkill, MAX_SKILLS_CHARS, PromptInputs, PromptPart, prompt_parts, split_at_boundaries, system_prompt,
+};
+pub use template::{
+    MAX_INSTRUCTION_BYTES, PromptError, PromptVariables, VARIABLES, format_day, render_asset,
+};

@@ -1,18 +1,21 @@
-//! The embedded prompts, as somebody has read them. Changed on purpose: `MINKE_BLESS=1 cargo nextest run -p minke-prompts`.
+//! Compares the built-in prompts with golden files, which `MINKE_BLESS=1` updates.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads what it compares with")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::path::Path;
 
-use minke_prompts::{AssetName, Assets, Variables, Who, day, embedded, render, system_prompt};
+use minke_prompts::{
+    AssetName, AssetSet, PromptInputs, PromptVariables, embedded_assets, format_day, render_asset,
+    system_prompt,
+};
 use minke_record::Scope;
 
-/// Every request carries it.
-const BYTES: usize = 2_800;
+/// Maximum size, because every request contains it.
+const MAX_PROMPT_BYTES: usize = 2_800;
 
-fn rendered(name: &str) -> String {
-    let variables = Variables {
+fn render_embedded(name: &str) -> String {
+    let variables = PromptVariables {
         date: "2026-11-16".to_owned(),
         cwd: "/project".to_owned(),
         workspace: "/project".to_owned(),
@@ -22,22 +25,22 @@ fn rendered(name: &str) -> String {
         model: "scripted/demo".to_owned(),
     };
     let name: AssetName = format!("$minke/{name}").parse().unwrap();
-    let assets = Assets::gather(&name, &mut |name| panic!("{name} is not embedded")).unwrap();
-    render(&name, &assets, &variables).unwrap()
+    let assets = AssetSet::load_included(&name, &mut |name| panic!("{name} is not embedded")).unwrap();
+    render_asset(&name, &assets, &variables).unwrap()
 }
 
 #[test]
 fn every_embedded_prompt_is_as_it_was_looked_at() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut names = Vec::new();
-    for (name, _) in embedded() {
-        let (text, file) = (format!("{}\n", rendered(name)), dir.join(format!("{name}.txt")));
+    for (name, _) in embedded_assets() {
+        let (text, file) = (format!("{}\n", render_embedded(name)), dir.join(format!("{name}.txt")));
         names.push(format!("{name}.txt"));
         if std::env::var_os("MINKE_BLESS").is_some() {
             std::fs::write(&file, &text).unwrap();
         } else {
             let golden = std::fs::read_to_string(&file).unwrap_or_default();
-            assert_eq!(text, golden, "`{name}` has changed: look at it, then write it with MINKE_BLESS=1");
+            assert_eq!(text, golden, "`{name}` has changed: review it, then update it with MINKE_BLESS=1");
         }
     }
     let mut there: Vec<String> = std::fs::read_dir(&dir)
@@ -50,28 +53,29 @@ fn every_embedded_prompt_is_as_it_was_looked_at() {
 
 #[test]
 fn the_system_prompt_is_short_and_says_what_holds() {
-    let (name, scope, instruction) = ("tale".parse().unwrap(), Scope::write("/project"), rendered("default"));
-    let told = |fence: &str, network: &str| {
-        system_prompt(&Who {
+    let (name, scope, instruction) =
+        ("tale".parse().unwrap(), Scope::writable("/project"), render_embedded("default"));
+    let prompt = |sandbox_backend: &str, network: &str| {
+        system_prompt(&PromptInputs {
             name: &name,
             cwd: Path::new("/project"),
             scope: &scope,
-            fence,
+            sandbox_backend,
             network,
             instruction: &instruction,
             language: None,
             project: "",
-            known: &[],
+            skills: &[],
         })
     };
-    let fenced = told("A", "off");
-    assert!(fenced.len() <= BYTES, "{} bytes", fenced.len());
+    let sandboxed = prompt("A", "off");
+    assert!(sandboxed.len() <= MAX_PROMPT_BYTES, "{} bytes", sandboxed.len());
     for needed in ["`tale`", "/project", "write:/project", "network for commands: off"] {
-        assert!(fenced.contains(needed), "{needed}: {fenced}");
+        assert!(sandboxed.contains(needed), "{needed}: {sandboxed}");
     }
-    assert!(told("A", "docs.rs").contains("network for commands: docs.rs"));
-    assert!(told("D", "off").contains("No command can be run"));
-    assert!(told("off", "off").contains("without a fence"));
+    assert!(prompt("A", "docs.rs").contains("network for commands: docs.rs"));
+    assert!(prompt("D", "off").contains("Commands cannot run"));
+    assert!(prompt("off", "off").contains("without a sandbox"));
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn days_are_those_of_the_calendar() {
         (1_794_787_200, "2026-11-16"),
         (4_107_542_400, "2100-03-01"),
     ] {
-        assert_eq!(day(seconds * 1000), date);
+        assert_eq!(format_day(seconds * 1000), date);
     }
-    assert!(!day(u64::MAX).is_empty());
+    assert!(!format_day(u64::MAX).is_empty());
 }

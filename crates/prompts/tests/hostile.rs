@@ -1,14 +1,16 @@
-//! Templates that want to run for ever, grow without end or learn more than they are given.
+//! Templates that try to run forever, grow without limit or access more than their variables.
 
 #![expect(clippy::disallowed_methods, reason = "a test measures how long it takes")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::time::{Duration, Instant};
 
-use minke_prompts::{AssetName, Assets, INSTRUCTION_BYTES, PromptError, VARIABLES, Variables, render};
+use minke_prompts::{
+    AssetName, AssetSet, MAX_INSTRUCTION_BYTES, PromptError, PromptVariables, VARIABLES, render_asset,
+};
 
-fn variables() -> Variables {
-    Variables {
+fn test_variables() -> PromptVariables {
+    PromptVariables {
         date: "2026-11-16".to_owned(),
         cwd: "/project/<sub>".to_owned(),
         workspace: "/project".to_owned(),
@@ -19,15 +21,15 @@ fn variables() -> Variables {
     }
 }
 
-/// What an asset becomes that stands beside others.
-fn told(first: &str, others: &[(&str, &str)]) -> Result<String, PromptError> {
+/// Renders the first asset, with others available for inclusion.
+fn render_first(first: &str, others: &[(&str, &str)]) -> Result<String, PromptError> {
     let name: AssetName = "$user/first".parse().unwrap();
-    let assets = Assets::gather(&name, &mut |name| {
+    let assets = AssetSet::load_included(&name, &mut |name| {
         let all = std::iter::once(("first", first)).chain(others.iter().copied());
         let found = all.into_iter().find(|(known, _)| *known == name.path());
         found.map(|(_, text)| text.to_owned()).ok_or_else(|| "there is no such file".to_owned())
     })?;
-    render(&name, &assets, &variables())
+    render_asset(&name, &assets, &test_variables())
 }
 
 #[test]
@@ -35,33 +37,39 @@ fn a_template_says_what_it_is_given() {
     let text = "{{ date }} {{ cwd }} {{ workspace }} {{ language }} {{ platform }} {{ model }}\n\
                 {% for tool in tools %}{{ loop.index }}:{{ tool }}{% if not loop.last %} {% endif %}{% endfor %}\n\
                 {% if \"Bash\" in tools and model == \"scripted/demo\" %}yes{% else %}no{% endif %} {{ tools | length }}\n\
-                {{ tools | join(\", \") }} {{ platform | upper }}{# nobody sees this #} {% raw %}{{ nope }}{% endraw %}\n\n";
+                {{ tools | join(\", \") }} {{ platform | upper }}{# a hidden comment #} {% raw %}{{ nope }}{% endraw %}\n\n";
     let expected = "2026-11-16 /project/<sub> /project French linux scripted/demo\n1:Bash 2:Edit 3:Read\nyes 3\n\
                     Bash, Edit, Read LINUX {{ nope }}";
-    assert_eq!(told(text, &[]).unwrap(), expected);
+    assert_eq!(render_first(text, &[]).unwrap(), expected);
     for name in VARIABLES {
-        told(&format!("{{{{ {name} }}}}"), &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        render_first(&format!("{{{{ {name} }}}}"), &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
-    let included = told("a {% include \"$user/b\" %} c", &[("b", "<{{ date }}>\n")]).unwrap();
+    let included = render_first("a {% include \"$user/b\" %} c", &[("b", "<{{ date }}>\n")]).unwrap();
     assert_eq!(included, "a <2026-11-16> c");
-    assert!(told("{% include \"$minke/calls\" %}", &[]).unwrap().starts_with("- Calls"));
+    assert!(render_first("{% include \"$minke/calls\" %}", &[]).unwrap().starts_with("- Calls"));
 }
 
 #[test]
 fn an_undefined_variable_is_told_with_its_place() {
-    let said = |text: &str| told(text, &[]).unwrap_err().to_string();
-    assert_eq!(said("a\n{{ dat }}"), "$user/first:2: `dat` is no variable; the nearest is `date`");
-    assert!(said("\n\n{% if wurkspace %}x{% endif %}").contains("$user/first:3: `wurkspace` is no variable"));
-    assert!(said("{% if false %}{{ dat }}{% endif %}").contains("`dat`"), "even where it is not reached");
-    assert!(said("{{ secret_key }}").contains("there are cwd, date, language"));
-    assert!(said("{% for x in tools %}{% endfor %}\n{{ x }}").contains("$user/first:2"), "behind its loop");
+    let error_of = |text: &str| render_first(text, &[]).unwrap_err().to_string();
+    assert_eq!(error_of("a\n{{ dat }}"), "$user/first:2: `dat` is not a variable; the nearest is `date`");
     assert!(
-        said("{{ date.year }}").contains("$user/first:1: undefined value"),
-        "{}",
-        said("{{ date.year }}")
+        error_of("\n\n{% if wurkspace %}x{% endif %}")
+            .contains("$user/first:3: `wurkspace` is not a variable")
     );
-    let inner = told("{% include '$user/b' %}", &[("b", "\n{{ modle }}")]).unwrap_err().to_string();
-    assert_eq!(inner, "$user/b:2: `modle` is no variable; the nearest is `model`");
+    assert!(error_of("{% if false %}{{ dat }}{% endif %}").contains("`dat`"), "even where it is not reached");
+    assert!(error_of("{{ secret_key }}").contains("there are cwd, date, language"));
+    assert!(
+        error_of("{% for x in tools %}{% endfor %}\n{{ x }}").contains("$user/first:2"),
+        "behind its loop"
+    );
+    assert!(
+        error_of("{{ date.year }}").contains("$user/first:1: undefined value"),
+        "{}",
+        error_of("{{ date.year }}")
+    );
+    let inner = render_first("{% include '$user/b' %}", &[("b", "\n{{ modle }}")]).unwrap_err().to_string();
+    assert_eq!(inner, "$user/b:2: `modle` is not a variable; the nearest is `model`");
 }
 
 #[test]
@@ -91,7 +99,7 @@ fn every_hostile_template_ends_with_an_error() {
         ("maps", "{{ {} }}".into(), "no `{`"),
         ("a filter that is long", long, "more than 131072 bytes"),
         ("ranges", "{% for x in range(1000000) %}{% endfor %}".into(), "`range`"),
-        ("unknown filters", "{{ date | replace('2', 'x') }}".into(), "`replace` is no filter"),
+        ("unknown filters", "{{ date | replace('2', 'x') }}".into(), "`replace` is not a filter"),
         ("tests", "{{ date is string }}".into(), "no tests"),
         ("macros", "{% macro x() %}{% endmacro %}".into(), "no `{% macro %}`"),
         ("inheritance", "{% extends '$minke/default' %}".into(), "no `{% extends %}`"),
@@ -107,7 +115,7 @@ fn every_hostile_template_ends_with_an_error() {
         ("an open block", "{% if date %}".into(), "syntax"),
         ("an open tag", "{{ date".into(), "$user/first:1"),
         ("an open text", "{{ 'x".into(), "$user/first:1"),
-        ("a NUL", "a\nb\0".into(), "$user/first:2: there is a NUL"),
+        ("a NUL", "a\nb\0".into(), "$user/first:2: it contains a NUL"),
         (
             "deep parentheses",
             format!("{{{{ {}date{} }}}}", "(".repeat(20_000), ")".repeat(20_000)),
@@ -125,7 +133,7 @@ fn every_hostile_template_ends_with_an_error() {
     assert!(cases.len() > 30);
     let begin = Instant::now();
     for (case, text, word) in cases {
-        let error = told(&text, &[("a", "{% include '$user/first' %}")]).map(|text| text.len());
+        let error = render_first(&text, &[("a", "{% include '$user/first' %}")]).map(|text| text.len());
         let error = error.expect_err(case).to_string();
         assert!(error.contains(word), "{case}: `{word}` is missing: {error}");
     }
@@ -141,16 +149,18 @@ fn includes_that_multiply_end_within_their_steps() {
     let others: Vec<(&str, &str)> =
         names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
     let begin = Instant::now();
-    let error = told("{% include '$user/a0' %}", &others).unwrap_err().to_string();
+    let error = render_first("{% include '$user/a0' %}", &others).unwrap_err().to_string();
     assert!(error.contains("steps") || error.contains("bytes"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }
 
 #[test]
 fn what_is_as_long_as_it_may_be_is_taken() {
-    let half = "y".repeat(INSTRUCTION_BYTES / 2);
+    let half = "y".repeat(MAX_INSTRUCTION_BYTES / 2);
     let twice = "{% include '$user/h' %}{% include '$user/h' %}";
-    assert_eq!(told(twice, &[("h", &half)]).unwrap().len(), INSTRUCTION_BYTES);
+    assert_eq!(render_first(twice, &[("h", &half)]).unwrap().len(), MAX_INSTRUCTION_BYTES);
     let more = format!("{twice}z");
-    assert!(told(&more, &[("h", &half)]).unwrap_err().to_string().contains("longer than 131072 bytes"));
+    assert!(
+        render_first(&more, &[("h", &half)]).unwrap_err().to_string().contains("longer than 131072 bytes")
+    );
 }

@@ -1,9 +1,9 @@
-//! Choices: words that a client picks from in its methods.
+//! Enumerations that clients use in methods.
 
 use serde::{Deserialize, Serialize};
 
-/// Words that a client chooses from. Unlike the words of events these are closed: a pod cannot act on one that it does
-/// not know, so it refuses it by name.
+/// Defines an enumeration for clients. Unlike the enumerations in events it is closed: a pod refuses an
+/// unknown value, because it cannot act on it.
 macro_rules! choices {
     ($($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident $(($ty:ty))?),+ $(,)? })+) => {
         $($(#[$meta])*
@@ -15,19 +15,19 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What a client wants to see.
+    /// The events that a client subscribes to.
     #[derive(Default)]
     pub enum Subscribe {
-        /// A snapshot, then everything.
+        /// A snapshot, then all events.
         #[default]
         Full,
-        /// Everything from now.
+        /// All events from now on.
         Tail,
-        /// Replies only.
+        /// Only replies.
         None,
     }
 
-    /// What happens to an input when a run is already going on.
+    /// How an input is handled while a run is active.
     #[derive(Default)]
     pub enum RunMode {
         #[default]
@@ -44,16 +44,16 @@ choices! {
         Now,
     }
 
-    /// What is completed.
+    /// The kind of completion.
     pub enum CompletionKind { File, Knowledge, Workflow, Skill, Command }
 
-    /// What a `wait` waits for.
+    /// The condition of a `wait`.
     pub enum Until {
-        /// No run is open.
+        /// No run is active.
         Idle,
-        /// A question is open.
+        /// An ask is open.
         Ask,
-        /// The log has an entry of this number.
+        /// The log has an entry with this number.
         Seq(u64),
     }
 }

@@ -1,61 +1,62 @@
-//! The line codec: from bytes in any pieces to whole lines.
+//! The line codec: splits a byte stream into lines.
 //!
-//! Here: finding lines, bounding them. Elsewhere: the bytes (`driver`, `client`), what a line means (`request`, `frame`).
-//! Invariant: how the bytes are cut does not change the lines (`any_cutting_gives_the_same_lines`), and a line of any
-//! length costs no more than one frame (`an_endless_line_costs_one_frame`).
+//! Here: finding lines and limiting their length. Elsewhere: reading bytes (`driver`, `client`), parsing a
+//! line (`request`, `frame`).
+//! Invariant: chunk boundaries do not affect the lines (`any_cutting_gives_the_same_lines`), and a line of
+//! any length needs at most the memory of one frame (`an_endless_line_costs_one_frame`).
 
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::limits::FRAME_BYTES;
+use crate::limits::MAX_FRAME_BYTES;
 
-/// Takes bytes as they come and gives lines. It belongs to the connection, not to one read: a half-received line
-/// survives everything but the connection's end.
+/// Splits received bytes into lines. Use one reader per connection, because it stores an incomplete line
+/// between reads.
 #[derive(Debug)]
 pub struct LineReader {
-    /// Whole lines, then the beginning of the next one. Newlines and blank lines are not kept.
+    /// Complete lines, then the start of the next one, without newlines and blank lines.
     bytes: Vec<u8>,
-    /// Up to here the bytes have been given out.
-    given: usize,
-    /// What stands in `bytes` from `given` on.
-    found: VecDeque<Found>,
-    /// Length of the beginning at the end of `bytes`.
-    begun: usize,
-    /// The line that is coming is too long: it is skipped to its newline.
+    /// Number of bytes that were returned.
+    consumed: usize,
+    /// Lengths of the pending lines in `bytes` after `consumed`.
+    pending: VecDeque<PendingLine>,
+    /// Length of the incomplete line at the end of `bytes`.
+    partial_len: usize,
+    /// The current line is too long and is skipped up to its newline.
     skipping: bool,
     limit: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Found {
+enum PendingLine {
     Line(usize),
     TooLong,
 }
 
-/// A line that could not be given. The connection stays open.
+/// An unreadable line. The connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineFault {
-    /// Longer than a frame; it is skipped.
+pub enum LineReadError {
+    /// Longer than a frame. The line is skipped.
     TooLong { limit: usize },
-    /// Not UTF-8 from this byte of the line on.
+    /// Invalid UTF-8 at this byte of the line.
     NotUtf8 { at: usize },
 }
 
-impl fmt::Display for LineFault {
+impl fmt::Display for LineReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LineFault::TooLong { limit } => {
+            LineReadError::TooLong { limit } => {
                 write!(
                     f,
-                    "the line is longer than {limit} bytes and was skipped; send large content as a blob"
+                    "the line is longer than {limit} bytes and was skipped: send large content as a blob"
                 )
             }
-            LineFault::NotUtf8 { at } => write!(f, "the line is not UTF-8 from byte {at} on"),
+            LineReadError::NotUtf8 { at } => write!(f, "the line is not UTF-8 from byte {at} on"),
         }
     }
 }
 
-impl std::error::Error for LineFault {}
+impl std::error::Error for LineReadError {}
 
 impl Default for LineReader {
     fn default() -> Self {
@@ -65,72 +66,79 @@ impl Default for LineReader {
 
 impl LineReader {
     pub fn new() -> LineReader {
-        LineReader::with_limit(FRAME_BYTES)
+        LineReader::with_limit(MAX_FRAME_BYTES)
     }
 
-    /// For tests, and for lines that are known to be short.
+    /// Creates a reader with another limit, for tests and for short lines.
     pub fn with_limit(limit: usize) -> LineReader {
-        LineReader { bytes: Vec::new(), given: 0, found: VecDeque::new(), begun: 0, skipping: false, limit }
+        LineReader {
+            bytes: Vec::new(),
+            consumed: 0,
+            pending: VecDeque::new(),
+            partial_len: 0,
+            skipping: false,
+            limit,
+        }
     }
 
-    /// Takes the next bytes. Call `next` until it gives nothing before the next `push`, so that only one unfinished
-    /// line is ever kept.
+    /// Adds received bytes. Call `next` until it returns `None` before the next `push`, so that at most one
+    /// incomplete line is stored.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        self.forget_given();
+        self.drop_consumed();
         while !bytes.is_empty() {
             match memchr::memchr(b'\n', bytes) {
                 Some(at) => {
                     let (piece, rest) = bytes.split_at(at);
-                    self.take(piece);
+                    self.push_piece(piece);
                     self.end_line();
                     bytes = rest.get(1..).unwrap_or_default();
                 }
                 None => {
-                    self.take(bytes);
+                    self.push_piece(bytes);
                     return;
                 }
             }
         }
     }
 
-    /// The next whole line, without its newline.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend what it owns")]
-    pub fn next(&mut self) -> Option<Result<&str, LineFault>> {
-        match self.found.pop_front()? {
-            Found::TooLong => Some(Err(LineFault::TooLong { limit: self.limit })),
-            Found::Line(length) => {
-                let start = self.given;
-                self.given += length;
-                let line = self.bytes.get(start..self.given).unwrap_or_default();
-                Some(std::str::from_utf8(line).map_err(|e| LineFault::NotUtf8 { at: e.valid_up_to() }))
+    /// Returns the next complete line without its newline.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot return borrows of itself")]
+    pub fn next(&mut self) -> Option<Result<&str, LineReadError>> {
+        match self.pending.pop_front()? {
+            PendingLine::TooLong => Some(Err(LineReadError::TooLong { limit: self.limit })),
+            PendingLine::Line(length) => {
+                let start = self.consumed;
+                self.consumed += length;
+                let line = self.bytes.get(start..self.consumed).unwrap_or_default();
+                Some(std::str::from_utf8(line).map_err(|e| LineReadError::NotUtf8 { at: e.valid_up_to() }))
             }
         }
     }
 
-    /// Whether a line has begun and not ended: at the end of a connection it is lost, since it was never whole.
+    /// Returns whether a line is incomplete. The line is lost if the connection ends there.
     pub fn is_mid_line(&self) -> bool {
-        self.begun > 0 || self.skipping
+        self.partial_len > 0 || self.skipping
     }
 
-    /// A piece of the line that is coming.
-    fn take(&mut self, piece: &[u8]) {
+    /// Adds a part of the current line.
+    fn push_piece(&mut self, piece: &[u8]) {
         if self.skipping {
             return;
         }
-        if self.begun + piece.len() > self.limit {
-            self.bytes.truncate(self.bytes.len() - self.begun);
-            self.begun = 0;
+        if self.partial_len + piece.len() > self.limit {
+            self.bytes.truncate(self.bytes.len() - self.partial_len);
+            self.partial_len = 0;
             self.skipping = true;
-            self.found.push_back(Found::TooLong);
+            self.pending.push_back(PendingLine::TooLong);
             return;
         }
-        self.make_room(piece.len());
+        self.reserve_bytes(piece.len());
         self.bytes.extend_from_slice(piece);
-        self.begun += piece.len();
+        self.partial_len += piece.len();
     }
 
-    /// Grows by doubling, but not beyond one frame: a vector left to itself would keep up to two.
-    fn make_room(&mut self, more: usize) {
+    /// Doubles the capacity up to one frame. `Vec` alone would grow up to two frames.
+    fn reserve_bytes(&mut self, more: usize) {
         let needed = self.bytes.len() + more;
         if needed > self.bytes.capacity() {
             let doubled = (2 * self.bytes.capacity()).min(self.limit);
@@ -142,24 +150,24 @@ impl LineReader {
         if std::mem::take(&mut self.skipping) {
             return;
         }
-        let start = self.bytes.len() - std::mem::take(&mut self.begun);
+        let start = self.bytes.len() - std::mem::take(&mut self.partial_len);
         let line = self.bytes.get(start..).unwrap_or_default();
         if line.iter().all(u8::is_ascii_whitespace) {
             self.bytes.truncate(start);
         } else {
-            self.found.push_back(Found::Line(line.len()));
+            self.pending.push_back(PendingLine::Line(line.len()));
         }
     }
 
-    /// Frees what has been given out. After a long line the room goes back, so that an idle client costs little.
-    fn forget_given(&mut self) {
-        const KEPT_BYTES: usize = 64 * 1024;
-        if self.given > 0 {
-            self.bytes.drain(..self.given);
-            self.given = 0;
+    /// Removes returned bytes. Releases the memory of a long line, so that an idle client needs little.
+    fn drop_consumed(&mut self) {
+        const RETAINED_BYTES: usize = 64 * 1024;
+        if self.consumed > 0 {
+            self.bytes.drain(..self.consumed);
+            self.consumed = 0;
         }
-        if self.bytes.len() < KEPT_BYTES && self.bytes.capacity() > 4 * KEPT_BYTES {
-            self.bytes.shrink_to(KEPT_BYTES);
+        if self.bytes.len() < RETAINED_BYTES && self.bytes.capacity() > 4 * RETAINED_BYTES {
+            self.bytes.shrink_to(RETAINED_BYTES);
         }
     }
 }
@@ -174,24 +182,24 @@ mod tests {
         let piece = vec![b'x'; 64 * 1024];
         let mut faults = 0;
         let mut most = 0;
-        // 64 MiB; the limit is passed once and then nothing is kept, so a gigabyte would cost the same.
+        // 64 MiB. Nothing is stored beyond the limit, so a gigabyte would need the same memory.
         for _ in 0..1_024 {
             reader.push(&piece);
             most = most.max(reader.bytes.capacity());
             while let Some(line) = reader.next() {
-                assert_eq!(line, Err(LineFault::TooLong { limit: FRAME_BYTES }));
+                assert_eq!(line, Err(LineReadError::TooLong { limit: MAX_FRAME_BYTES }));
                 faults += 1;
             }
         }
         assert_eq!(faults, 1);
-        assert!(most <= FRAME_BYTES + piece.len(), "{most} bytes were kept");
+        assert!(most <= MAX_FRAME_BYTES + piece.len(), "{most} bytes were stored");
         assert!(reader.is_mid_line());
         reader.push(b"\n{}\n");
         assert_eq!(reader.next(), Some(Ok("{}")));
         assert_eq!(reader.next(), None);
         assert!(!reader.is_mid_line());
         reader.push(b"");
-        assert!(reader.bytes.capacity() <= 256 * 1024, "the room of the long line is kept");
+        assert!(reader.bytes.capacity() <= 256 * 1024, "the memory of the long line was not released");
     }
 
     #[test]
@@ -199,11 +207,11 @@ mod tests {
         let mut reader = LineReader::with_limit(4);
         reader.push(b"abcd\nabcde\nab");
         assert_eq!(reader.next(), Some(Ok("abcd")));
-        assert_eq!(reader.next(), Some(Err(LineFault::TooLong { limit: 4 })));
+        assert_eq!(reader.next(), Some(Err(LineReadError::TooLong { limit: 4 })));
         assert_eq!(reader.next(), None);
         reader.push(b"c\r\n \t\n\n\xff\n");
         assert_eq!(reader.next(), Some(Ok("abc\r")));
-        assert_eq!(reader.next(), Some(Err(LineFault::NotUtf8 { at: 0 })));
+        assert_eq!(reader.next(), Some(Err(LineReadError::NotUtf8 { at: 0 })));
         assert_eq!(reader.next(), None);
     }
 }

@@ -1,40 +1,40 @@
-//! Events: everything a pod tells its clients, a closed list.
+//! Events: all messages of a pod to its clients.
 //!
-//! Here: their shapes. Elsewhere: which entry each one is made from (`logged`), their written form (`frame`).
-//! Readers ignore events, fields and words that they do not know; that is why every list of words has `Other`.
+//! Defines their shapes. Elsewhere: the events of an entry (`entry_events`), their encoding (`frame`).
+//! Readers ignore unknown events, fields and values; therefore every enumeration has `Other`.
 
 use minke_record::{
     Actor, AlertLevel, AlertSource, Ask, AskId, Budget, CallId, ChildOutcome, Decision, Entry, ErrorCode,
     InputSegment, LlmOutcome, Millis, Outcome, PodName, Position, Purpose, Route, RunId, Scope, SessionId,
-    Spent, SystemItem, Text, Trigger, TurnResult, words,
+    Spend, SystemItem, Text, Trigger, TurnResult, words,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::choice::CompletionKind;
 use crate::frame::ReplyData;
-use crate::older::HistoryItem;
-use crate::state::{Activity, CommandOutput, Greeting, InFlight, Status, Waiting};
+use crate::legacy::HistoryItem;
+use crate::state::{Activity, CommandOutput, Greeting, InFlight, Status, WaitState};
 
-/// Generates the enum of events, its names and its reader.
+/// Generates the enum of events, their names and the parser.
 macro_rules! events {
     ($($(#[$meta:meta])* $variant:ident $(($data:ty))? = $name:literal),+ $(,)?) => {
-        /// What a pod tells its clients.
+        /// A message of a pod to its clients.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "event", content = "data")]
         pub enum Event {
             $($(#[$meta])* #[serde(rename = $name)] $variant $(($data))?,)+
-            /// An event of a later version: its name. To be ignored.
+            /// Name of an event of a newer version, to be ignored.
             #[serde(untagged)]
             #[cfg_attr(feature = "schema", schemars(skip))]
             Unknown(String),
         }
 
         impl Event {
-            /// Every event this version knows, in the order of the specification.
+            /// All events of this version, in the order of the specification.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// The event's name, as it is written.
+            /// Returns the name of the event on the wire.
             pub fn name(&self) -> &str {
                 match self {
                     $(Event::$variant { .. } => $name,)+
@@ -42,15 +42,15 @@ macro_rules! events {
                 }
             }
 
-            /// Reads the data of a named event, `{}` if it has none.
+            /// Parses the data of an event; `{}` if it has none.
             pub(crate) fn read(name: &str, data: &str) -> Result<Event, serde_json::Error> {
                 Ok(match name {
                     $($name => Event::$variant $((serde_json::from_str::<$data>(data)?))?,)+
-                    // The older name of it.
+                    // The former name of `alert`.
                     "notification" => Event::Alert(serde_json::from_str(data)?),
                     other => Event::Unknown(other.to_owned()),
                 }
-                .completed())
+                .fill_defaults())
             }
         }
     };
@@ -81,7 +81,7 @@ events! {
     LlmCallEnd(LlmCallEnd) = "llm_call_end",
     TextDelta(Delta) = "text_delta",
     TextDone(Done) = "text_done",
-    /// Sent at the block's start even if no text follows.
+    /// Sent at the start of the block even if no text follows.
     ThinkingStart = "thinking_start",
     ThinkingDelta(Delta) = "thinking_delta",
     ThinkingDone(Done) = "thinking_done",
@@ -101,17 +101,17 @@ events! {
     MemoryWorker(MemoryWorker) = "memory_worker",
     McpServer(McpServer) = "mcp_server",
     Alert(AlertEvent) = "alert",
-    /// The last one, never dropped.
+    /// The last event, never dropped.
     Shutdown = "shutdown",
 }
 
 impl Event {
-    /// What older pods leave out and newer readers rely on.
-    fn completed(mut self) -> Event {
+    /// Sets fields that older pods omit and newer readers need.
+    fn fill_defaults(mut self) -> Event {
         if let Event::ToolResult(result) = &mut self
             && result.summary.is_empty()
         {
-            let output = result.output.as_ref().and_then(Text::here).unwrap_or_default();
+            let output = result.output.as_ref().and_then(Text::inline).unwrap_or_default();
             result.summary = output.lines().next().unwrap_or_default().to_owned();
         }
         self
@@ -119,11 +119,11 @@ impl Event {
 }
 
 macro_rules! data {
-    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $for_field:ident : $ty:ty),* $(,)? })+) => {
         $(#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         $(#[$meta])*
-        pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
+        pub struct $name { $($(#[$fmeta])* pub $for_field: $ty),* })+
     };
 }
 
@@ -137,14 +137,14 @@ data! {
         pub limits: Limits,
     }
 
-    /// What a client must know before it sends or asks for much.
+    /// Limits that a client must respect.
     pub struct Limits {
         pub frame_bytes: usize,
         pub page_entries: usize,
         pub blob_piece_bytes: usize,
     }
 
-    /// Where the pod stands, taken together with the subscription.
+    /// The state of the pod at the time of the subscription.
     #[cfg_attr(feature = "schema", schemars(rename = "SnapshotEvent"))]
     pub struct Snapshot {
         pub entries: Vec<Entry>,
@@ -153,21 +153,21 @@ data! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub activity: Option<Activity>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub waiting: Option<Waiting>,
+        pub waiting: Option<WaitState>,
         pub head: Position,
         #[serde(default)]
         pub in_flight: InFlight,
-        /// Older entries are to be had with `read`.
+        /// `read` returns older entries.
         #[serde(default)]
         pub older: bool,
     }
 
-    /// The client fell behind: what follows continues from the log at this entry.
+    /// The client was too slow. The following events continue from the log at this entry.
     pub struct Lag {
         pub from_seq: u64,
     }
 
-    /// Why something was refused, or why a run failed.
+    /// Why a method was refused, or why a run failed.
     pub struct Refusal {
         pub code: ErrorCode,
         pub message: String,
@@ -189,7 +189,7 @@ data! {
         pub targets: Vec<RewindTarget>,
     }
 
-    /// An input that a rewind can go back to.
+    /// An input that a rewind can return to.
     pub struct RewindTarget {
         pub seq: u64,
         pub ts: Millis,
@@ -206,7 +206,7 @@ data! {
         pub greeting: Greeting,
     }
 
-    /// Data of `entry` and `segment_rotated`: the typed entry, as it stands in the log.
+    /// Data of `entry` and `segment_rotated`: the typed entry as in the log.
     pub struct EntryEvent {
         pub entry: Box<Entry>,
     }
@@ -215,11 +215,11 @@ data! {
         pub status: Status,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub activity: Option<Activity>,
-        /// The activity for people: `Bash cargo test`.
+        /// The activity as a text for people: `Bash cargo test`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub detail: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub waiting: Option<Waiting>,
+        pub waiting: Option<WaitState>,
     }
 
     pub struct InvokeStart {
@@ -246,12 +246,12 @@ data! {
         pub result: TurnResult,
     }
 
-    /// Every accepted run ends with exactly one of these.
+    /// Every accepted run ends with exactly one of these events.
     pub struct RunEnd {
         pub result: RunEndResult,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// With `result: error`.
+        /// Set with `result: error`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub error: Option<Refusal>,
     }
@@ -264,7 +264,7 @@ data! {
         pub purpose: Option<Purpose>,
     }
 
-    /// The stream broke after it had begun, and the reply goes on in a new request.
+    /// The stream broke off, and a new request continues the reply.
     pub struct LlmContinuation {
         pub llm_call: u64,
         pub attempt: u32,
@@ -278,7 +278,7 @@ data! {
         pub failed_attempt: u32,
         pub max_attempts: u32,
         pub wait_ms: u64,
-        /// The provider's HTTP status.
+        /// HTTP status of the provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub status: Option<u16>,
         pub error: String,
@@ -290,12 +290,12 @@ data! {
         pub outcome: Option<LlmOutcome>,
     }
 
-    /// A piece of a block, as it streams.
+    /// A piece of a streaming block.
     pub struct Delta {
         pub text: String,
     }
 
-    /// A whole block; a very long one is the name of a blob.
+    /// A complete block. A very long one is only named by its blob.
     pub struct Done {
         pub text: Text,
     }
@@ -310,14 +310,14 @@ data! {
         pub json: String,
     }
 
-    /// `arguments` is the JSON text as the model wrote it.
+    /// `arguments` is the JSON text that the model wrote.
     pub struct ToolCallDone {
         pub id: CallId,
         pub name: String,
         pub arguments: Text,
     }
 
-    /// `null` = unknown, never 0.
+    /// `null` means unknown, never 0.
     pub struct UsageEvent {
         #[serde(default)]
         pub input_tokens: Option<u64>,
@@ -331,14 +331,14 @@ data! {
         pub cost_usd: Option<f64>,
     }
 
-    /// News of a command that a call runs.
+    /// An update of a running command.
     pub struct CommandEvent {
         pub command_id: String,
         pub call_id: CallId,
-        /// Absent only in news of a later version.
+        /// Absent only in updates of a newer version.
         #[serde(flatten)]
-        #[cfg_attr(feature = "schema", schemars(with = "CommandNews"))]
-        pub news: Option<CommandNews>,
+        #[cfg_attr(feature = "schema", schemars(with = "CommandUpdate"))]
+        pub news: Option<CommandUpdate>,
     }
 
     #[cfg_attr(feature = "schema", schemars(rename = "ToolResultEvent"))]
@@ -352,7 +352,7 @@ data! {
         pub is_error: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub outcome: Option<Outcome>,
-        /// A client made this call.
+        /// The client that made the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Actor>,
     }
@@ -383,7 +383,7 @@ data! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub exit: Option<i32>,
         #[serde(default)]
-        pub spent: Option<Spent>,
+        pub spent: Option<Spend>,
     }
 
     pub struct CompactStart {
@@ -395,7 +395,7 @@ data! {
         pub error: String,
     }
 
-    /// Tokens of the context before and after, if they were counted.
+    /// Context tokens before and after, if counted.
     pub struct CompactDone {
         #[serde(default)]
         pub segment: u64,
@@ -421,7 +421,7 @@ data! {
         pub error: Option<String>,
     }
 
-    /// For the person, not the model.
+    /// A message for the user, not for the model.
     pub struct AlertEvent {
         pub level: AlertLevel,
         pub source: AlertSource,
@@ -431,11 +431,11 @@ data! {
     }
 }
 
-/// What happened to a command.
+/// An update of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum CommandNews {
+pub enum CommandUpdate {
     Started {
         command: Text,
         cwd: String,
@@ -462,7 +462,7 @@ words! {
 }
 
 words! {
-    /// How a run ended: the results of a run that did not fail, and `error`.
+    /// The result of a run: the results of a successful run, and `error`.
     pub enum RunEndResult {
         Finished = "finished",
         Paused = "paused",
@@ -490,13 +490,17 @@ impl std::error::Error for Refusal {}
 
 impl Default for Limits {
     fn default() -> Limits {
-        use crate::limits::{BLOB_PIECE_BYTES, FRAME_BYTES, PAGE_ENTRIES};
-        Limits { frame_bytes: FRAME_BYTES, page_entries: PAGE_ENTRIES, blob_piece_bytes: BLOB_PIECE_BYTES }
+        use crate::limits::{BLOB_CHUNK_BYTES, MAX_FRAME_BYTES, MAX_PAGE_ENTRIES};
+        Limits {
+            frame_bytes: MAX_FRAME_BYTES,
+            page_entries: MAX_PAGE_ENTRIES,
+            blob_piece_bytes: BLOB_CHUNK_BYTES,
+        }
     }
 }
 
 impl ServerHello {
-    /// The answer of this version.
+    /// Returns the hello of this version.
     pub fn new(server: &str) -> ServerHello {
         ServerHello { protocol: crate::PROTOCOL, server: server.to_owned(), limits: Limits::default() }
     }

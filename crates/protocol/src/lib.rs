@@ -1,19 +1,19 @@
-//! Protocol: what clients and pods say to each other.
+//! The protocol between clients and pods.
 //!
-//! Methods in, events out, one JSON object a line. Everything that has a `seq` is made from its entry by `events`;
-//! nobody sends one by hand. Here: shapes, their written form, the line codec. Elsewhere: sockets (`driver`, `client`),
-//! what a method does (`pod`).
+//! Clients send methods and pods send events, one JSON object per line. `entry_events` is the only source of
+//! events with a `seq`. Here: shapes, encoding, line codec. Elsewhere: sockets (`driver`, `client`), the
+//! effect of a method (`pod`).
 
 pub mod api;
 mod choice;
 mod codec;
+mod entry_events;
 mod event;
 mod frame;
 mod id;
+mod legacy;
 pub mod limits;
-mod logged;
 mod method;
-mod older;
 mod reply;
 mod request;
 #[cfg(feature = "schema")]
@@ -23,18 +23,20 @@ mod state;
 mod typescript;
 
 pub use choice::{CompletionKind, RunMode, ShutdownMode, Subscribe, Until};
-pub use codec::{LineFault, LineReader};
+pub use codec::{LineReadError, LineReader};
+pub use entry_events::{entry_events, entry_frames};
 pub use event::*;
-pub use frame::{BadFrame, Frame, Place, ReplyData, encode, history, reply, snapshot};
-pub use id::Id;
-pub use logged::{events, frames};
+pub use frame::{
+    EventPosition, Frame, FrameError, ReplyData, encode_event, encode_history, encode_reply, encode_snapshot,
+};
+pub use id::RequestId;
+pub use legacy::HistoryItem;
 pub use method::*;
-pub use older::HistoryItem;
 pub use reply::*;
-pub use request::{BadRequest, Request};
+pub use request::{ClientRequest, RequestError};
 #[cfg(feature = "schema")]
 pub use schema::{json_schema, typescript};
 pub use state::*;
 
-/// The version of the protocol that `hello` names.
+/// The protocol version in `hello`.
 pub const PROTOCOL: u32 = 2;

@@ -1,7 +1,7 @@
-//! Methods: everything a client can ask of a pod, a closed list.
+//! Methods: all requests of a client to a pod.
 //!
-//! Here: their shapes and what makes one whole (`check`). Elsewhere: reading one from a line (`request`), what each
-//! one does in each state (`pod`).
+//! Defines their shapes and validation. Elsewhere: parsing a line (`request`), the effect of a method
+//! (`pod`).
 
 use minke_record::limits::{CHECKPOINT_BYTES, OP_ID_BYTES};
 use minke_record::{
@@ -12,13 +12,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::choice::{CompletionKind, RunMode, ShutdownMode, Subscribe, Until};
-use crate::limits::{BLOB_PIECE_BYTES, PAGE_ENTRIES, WAIT_MS};
-use crate::request::{BadParams, read_params};
+use crate::limits::{BLOB_CHUNK_BYTES, MAX_PAGE_ENTRIES, MAX_WAIT_MS};
+use crate::request::{ParamsError, parse_params};
 
-/// Generates the enum of methods, its names and its reader.
+/// Generates the enum of methods, their names and the parser.
 macro_rules! methods {
     ($($(#[$meta:meta])* $variant:ident $(($params:ty))? = $name:literal),+ $(,)?) => {
-        /// What a client asks of a pod.
+        /// A request of a client to a pod.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "method", content = "params")]
@@ -27,26 +27,26 @@ macro_rules! methods {
         }
 
         impl Method {
-            /// Every method, in the order of the specification.
+            /// All methods, in the order of the specification.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// The method's name, as it is written.
+            /// Returns the name of the method on the wire.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Method::$variant { .. } => $name,)+
                 }
             }
 
-            /// Reads the params of a named method. Methods without params take and ignore any object.
-            pub(crate) fn read(name: &str, params: Option<&RawValue>) -> Result<Method, BadParams> {
+            /// Parses the params of a method. Methods without params accept and ignore any object.
+            pub(crate) fn read(name: &str, params: Option<&RawValue>) -> Result<Method, ParamsError> {
                 let method = match name {
                     $($name => {
                         let _ = params;
-                        Method::$variant $((read_params::<$params>(params)?))?
+                        Method::$variant $((parse_params::<$params>(params)?))?
                     })+
-                    other => return Err(BadParams::unknown_method(other)),
+                    other => return Err(ParamsError::unknown_method(other)),
                 };
-                method.check()
+                method.validate()
             }
         }
     };
@@ -85,22 +85,22 @@ methods! {
 }
 
 macro_rules! params {
-    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $for_field:ident : $ty:ty),* $(,)? })+) => {
         $(#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         $(#[$meta])*
-        pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
+        pub struct $name { $($(#[$fmeta])* pub $for_field: $ty),* })+
     };
 }
 
 params! {
-    /// The optional first line.
+    /// The optional first line of a client.
     pub struct Hello {
         #[serde(default = "protocol")]
         pub protocol: u32,
         #[serde(default)]
         pub subscribe: Subscribe,
-        /// The last entry that the client has: it wants only what came after.
+        /// The last entry that the client has; it gets only later ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub since: Option<Position>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,36 +112,36 @@ params! {
         pub name: String,
         #[serde(default)]
         pub version: String,
-        /// A pod that speaks names its session.
+        /// The session of a pod that connects.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub session: Option<SessionId>,
     }
 
-    /// Somebody says something.
+    /// Sends an input.
     pub struct Run {
         #[serde(deserialize_with = "input_or_text")]
         #[cfg_attr(feature = "schema", schemars(with = "InputOrText"))]
         pub input: Vec<InputSegment>,
         #[serde(default)]
         pub mode: RunMode,
-        /// The same `op_id` twice returns the first result.
+        /// A repeated `op_id` returns the first result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub op_id: Option<String>,
     }
 
-    /// Takes an input that waits out of the queue.
+    /// Removes a waiting input from the queue.
     pub struct Dequeue {
         pub id: QueueId,
     }
 
-    /// A note for the agent.
+    /// Sends a note to the agent.
     pub struct Notify {
         pub message: String,
         #[serde(default = "yes")]
         pub auto_run: bool,
     }
 
-    /// From a child; acknowledged after it is in the log. Older children give neither `from` nor `from_seq`.
+    /// Sent by a child; acknowledged after it is logged. Older children send neither `from` nor `from_seq`.
     #[cfg_attr(feature = "schema", schemars(rename = "ReportParams"))]
     pub struct Report {
         #[serde(flatten)]
@@ -152,7 +152,7 @@ params! {
         pub from_seq: Option<u64>,
     }
 
-    /// Params of `resume`, `pause` and `cancel`: why, kept in the log.
+    /// Params of `resume`, `pause` and `cancel`: the logged reason.
     #[derive(Default)]
     pub struct Detail {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,7 +178,7 @@ params! {
         pub expected_head: Position,
     }
 
-    /// Restores files; the last run's, if none is named.
+    /// Restores files, of the last run by default.
     #[derive(Default)]
     pub struct Undo {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ params! {
         pub name: Option<PodName>,
     }
 
-    /// One call for a client, through the same gate. `arguments` is an object, or its JSON text.
+    /// Makes one call for a client under the same policy. `arguments` is an object or its JSON text.
     pub struct CallTool {
         pub name: String,
         pub arguments: Value,
@@ -209,7 +209,7 @@ params! {
         pub state: Value,
     }
 
-    /// A logged change of what it names.
+    /// Changes settings; the change is logged.
     #[derive(Default)]
     pub struct Set {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,7 +222,7 @@ params! {
         pub budget: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub grant: Option<SetGrant>,
-        /// `null` clears it; absent leaves it.
+        /// `null` clears the goal, absent keeps it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "null_or_text")]
         pub goal: Option<Option<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,7 +246,7 @@ params! {
         pub server: String,
     }
 
-    /// A page of entries.
+    /// Reads a page of entries.
     pub struct Read {
         pub from_seq: u64,
         #[serde(default = "page_entries")]
@@ -256,7 +256,7 @@ params! {
         pub kinds: Option<Vec<String>>,
     }
 
-    /// A piece of a blob of this session.
+    /// Reads a piece of a blob of this session.
     pub struct ReadBlob {
         pub blob: String,
         #[serde(default)]
@@ -276,8 +276,8 @@ params! {
         pub prefix: String,
     }
 
-    /// Starts a pod below this one again. Its session tells it apart from others that had its name, and is needed for one
-    /// that this pod has not spawned itself.
+    /// Restarts a descendant pod. The session distinguishes it from earlier pods with the same name, and is
+    /// required for a pod that this pod has not spawned itself.
     pub struct RestorePod {
         pub name: PodName,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -292,20 +292,20 @@ params! {
 }
 
 impl Hello {
-    /// What a client gets that does not know `hello`.
-    pub fn full() -> Hello {
+    /// Returns the hello of a client that does not know `hello`.
+    pub fn legacy_client() -> Hello {
         Hello { protocol: crate::PROTOCOL, subscribe: Subscribe::Full, since: None, client: None }
     }
 }
 
 impl Run {
-    pub fn text(text: &str) -> Run {
-        Run { input: vec![InputSegment::text(text)], mode: RunMode::Reject, op_id: None }
+    pub fn from_text(text: &str) -> Run {
+        Run { input: vec![InputSegment::from_text(text)], mode: RunMode::Reject, op_id: None }
     }
 }
 
 impl CallTool {
-    /// The arguments as the JSON text that a tool gets, whichever way they came.
+    /// Returns the arguments as JSON text, from either form.
     pub fn arguments_text(&self) -> String {
         match &self.arguments {
             Value::String(text) => text.clone(),
@@ -315,36 +315,46 @@ impl CallTool {
 }
 
 impl Method {
-    /// What the shapes alone cannot say. Pages that are too large are cut, since a page says what it left out.
-    fn check(mut self) -> Result<Method, BadParams> {
+    /// Checks values that the shapes do not restrict. Reduces oversized page requests, because the reply
+    /// tells where the next page begins.
+    fn validate(mut self) -> Result<Method, ParamsError> {
         match &mut self {
             Method::Run(run) => {
                 if run.op_id.as_ref().is_some_and(|id| id.len() > OP_ID_BYTES) {
-                    return Err(BadParams::field("op_id", format!("is longer than {OP_ID_BYTES} bytes")));
+                    return Err(ParamsError::for_field(
+                        "op_id",
+                        format!("is longer than {OP_ID_BYTES} bytes"),
+                    ));
                 }
             }
             Method::Answer(answer) => {
                 if let Decision::Other(word) = &answer.decision {
                     let known: Vec<&str> = Decision::KNOWN.iter().map(Decision::as_str).collect();
-                    let why = format!("`{}` is none of {}", crate::request::quote(word), known.join(", "));
-                    return Err(BadParams::field("decision", why));
+                    let why = format!(
+                        "`{}` is not one of {}",
+                        crate::request::quote_excerpt(word),
+                        known.join(", ")
+                    );
+                    return Err(ParamsError::for_field("decision", why));
                 }
             }
             Method::Checkpoint(checkpoint) => {
                 let bytes = checkpoint.state.to_string().len();
                 if bytes > CHECKPOINT_BYTES {
-                    let why = format!("has {bytes} bytes; at most {CHECKPOINT_BYTES} are kept");
-                    return Err(BadParams::field("state", why));
+                    let why = format!("has {bytes} bytes; the limit is {CHECKPOINT_BYTES}");
+                    return Err(ParamsError::for_field("state", why));
                 }
             }
             Method::Set(set) => {
                 if **set == Set::default() {
-                    return Err(BadParams::new("params: name what to set, for example `model` or `name`"));
+                    return Err(ParamsError::new(
+                        "params: set at least one value, for example `model` or `name`",
+                    ));
                 }
             }
-            Method::Read(read) => read.limit = read.limit.clamp(1, PAGE_ENTRIES),
-            Method::ReadBlob(read) => read.limit = read.limit.clamp(1, BLOB_PIECE_BYTES),
-            Method::Wait(wait) => wait.timeout_ms = wait.timeout_ms.min(WAIT_MS),
+            Method::Read(read) => read.limit = read.limit.clamp(1, MAX_PAGE_ENTRIES),
+            Method::ReadBlob(read) => read.limit = read.limit.clamp(1, BLOB_CHUNK_BYTES),
+            Method::Wait(wait) => wait.timeout_ms = wait.timeout_ms.min(MAX_WAIT_MS),
             Method::Hello(_)
             | Method::Dequeue(_)
             | Method::Notify(_)
@@ -380,14 +390,14 @@ fn yes() -> bool {
 }
 
 fn page_entries() -> usize {
-    PAGE_ENTRIES
+    MAX_PAGE_ENTRIES
 }
 
 fn blob_piece() -> usize {
-    BLOB_PIECE_BYTES
+    BLOB_CHUNK_BYTES
 }
 
-/// What the schema says of `input`: input segments, or the older form: one text.
+/// The schema of `input`: input segments, or one string in the older form.
 #[cfg(feature = "schema")]
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
@@ -398,23 +408,23 @@ enum InputOrText {
 }
 
 fn input_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InputSegment>, D::Error> {
-    struct Input;
-    impl<'de> serde::de::Visitor<'de> for Input {
+    struct InputVisitor;
+    impl<'de> serde::de::Visitor<'de> for InputVisitor {
         type Value = Vec<InputSegment>;
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a list of input segments or a text")
+            f.write_str("a list of input segments or a string")
         }
         fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            Ok(vec![InputSegment::text(text)])
+            Ok(vec![InputSegment::from_text(text)])
         }
         fn visit_seq<A: serde::de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
             Vec::deserialize(serde::de::value::SeqAccessDeserializer::new(seq))
         }
     }
-    deserializer.deserialize_any(Input)
+    deserializer.deserialize_any(InputVisitor)
 }
 
-/// Tells an absent field (the default) from one that is `null`.
+/// Distinguishes an absent field (the default) from `null`.
 fn null_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(deserializer).map(Some)
 }

@@ -1,17 +1,19 @@
-//! Replies: what each method's `result` holds when it is accepted.
+//! Replies: the `result` of each accepted method.
 //!
-//! Methods that are not named here (`pause`, `notify`, `set` …) answer with `Nothing`.
+//! Methods without a type here (`pause`, `notify`, `set` …) answer with `Nothing`.
 
-use minke_record::{AskId, CallId, Entry, InputSegment, PodName, Position, QueueId, RunId, SessionId, Usage};
+use minke_record::{
+    AskId, CallId, Entry, InputSegment, PodName, Position, QueueId, RunId, SessionId, SessionUsage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::event::McpServer;
 use crate::frame::ReplyData;
-use crate::limits::{FRAME_BYTES, PAGE_ENTRIES};
-use crate::state::{Activity, Status, Waiting};
+use crate::limits::{MAX_FRAME_BYTES, MAX_PAGE_ENTRIES};
+use crate::state::{Activity, Status, WaitState};
 
-/// Of `run`: the run that it opened, or the id under which it waits (in the queue, or as steering).
+/// Reply to `run`: the opened run, or the id of the waiting input (in the queue, or as steering).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -21,47 +23,47 @@ pub enum RunReply {
 }
 
 macro_rules! replies {
-    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)? })+) => {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $for_field:ident : $ty:ty),* $(,)? })+) => {
         $($(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        pub struct $name { $($(#[$fmeta])* pub $field: $ty),* })+
+        pub struct $name { $($(#[$fmeta])* pub $for_field: $ty),* })+
     };
 }
 
 replies! {
-    /// The method was accepted and there is nothing to say.
+    /// An empty result.
     #[derive(Default)]
     pub struct Nothing {}
 
-    /// Of `resume`: the run that goes on.
+    /// Reply to `resume`: the resumed run.
     pub struct ResumeReply {
         pub run: RunId,
     }
 
-    /// Of `dequeue`: what was taken out.
+    /// Reply to `dequeue`: the removed input.
     pub struct DequeueReply {
         pub segments: Vec<InputSegment>,
     }
 
-    /// Of `rewind`: the input that came back to the composer.
+    /// Reply to `rewind`: the input for the composer.
     pub struct RewindReply {
         pub input: Vec<InputSegment>,
     }
 
-    /// Of `fork`.
+    /// Reply to `fork`.
     pub struct ForkReply {
         pub session: SessionId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<PodName>,
     }
 
-    /// Of `call_tool` and `undo`: the call whose `tool_result` follows.
+    /// Reply to `call_tool` and `undo`: the call whose `tool_result` follows.
     pub struct CallReply {
         pub call_id: CallId,
     }
 
-    /// Of `status`: small, for those who only look.
+    /// Reply to `status`.
     pub struct StatusReply {
         pub status: Status,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,11 +71,11 @@ replies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub detail: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub waiting: Option<Waiting>,
+        pub waiting: Option<WaitState>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub run: Option<RunId>,
         #[serde(default)]
-        pub usage: Usage,
+        pub usage: SessionUsage,
         pub head: Position,
         #[serde(default)]
         pub children: Vec<ChildRow>,
@@ -93,38 +95,38 @@ replies! {
     #[derive(Default)]
     pub struct QueueState {
         pub length: usize,
-        /// It waits for the next `run` or `resume`.
+        /// Waits for the next `run` or `resume`.
         #[serde(default)]
         pub held: bool,
     }
 
-    /// Of `read`: a page of entries, at most one frame.
+    /// Reply to `read`: a page of entries, at most one frame.
     pub struct ReadReply {
         pub entries: Vec<Entry>,
-        /// Where the next page begins, if there is one.
+        /// Start of the next page, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub next_seq: Option<u64>,
     }
 
-    /// Of `read_blob`: a piece, base64.
+    /// Reply to `read_blob`: a piece in base64.
     pub struct ReadBlobReply {
         pub data: String,
         pub offset: u64,
         /// Length of the whole blob.
         pub bytes: u64,
-        /// Where the next piece begins, if there is one.
+        /// Start of the next piece, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub next_offset: Option<u64>,
     }
 
-    /// Of `wait`: whether it holds now, or the time ran out first.
+    /// Reply to `wait`: whether the condition holds, or the time has run out.
     pub struct WaitReply {
         pub holds: bool,
         pub status: Status,
         pub head: Position,
     }
 
-    /// Of `list_pods`: the pod's own visible set.
+    /// Reply to `list_pods`: the pods that this pod can see.
     pub struct ListPodsReply {
         pub pods: Vec<PodRow>,
     }
@@ -132,13 +134,13 @@ replies! {
     pub struct PodRow {
         pub name: PodName,
         pub session: SessionId,
-        /// Whether a process holds it now.
+        /// Whether a process runs the pod.
         pub live: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub socket: Option<String>,
     }
 
-    /// Of `restore_pod`.
+    /// Reply to `restore_pod`.
     pub struct RestorePodReply {
         pub name: PodName,
         pub session: SessionId,
@@ -147,26 +149,26 @@ replies! {
     }
 }
 
-/// A page being filled with the log's own lines, so that nothing is written twice.
+/// Builds a page from lines of the log without encoding the entries again.
 #[derive(Debug, Clone)]
-pub struct Page {
+pub struct EntryPage {
     json: String,
     entries: usize,
     limit: usize,
 }
 
-impl Page {
-    /// The frame's own words around the entries: envelope, id, `next_seq`.
+impl EntryPage {
+    /// Size of the frame around the entries: envelope, id, `next_seq`.
     const ENVELOPE_BYTES: usize = 1_024;
 
-    /// An empty page of at most `limit` entries.
-    pub fn new(limit: usize) -> Page {
-        Page { json: "{\"entries\":[".to_owned(), entries: 0, limit: limit.min(PAGE_ENTRIES) }
+    /// Creates an empty page for at most `limit` entries.
+    pub fn new(limit: usize) -> EntryPage {
+        EntryPage { json: "{\"entries\":[".to_owned(), entries: 0, limit: limit.min(MAX_PAGE_ENTRIES) }
     }
 
-    /// Adds a line, without its newline; `false` if the page is full and the line is not in it.
+    /// Adds a line without its newline. Returns `false` if the page is full and the line was not added.
     pub fn push(&mut self, line: &str) -> bool {
-        let full = self.json.len() + line.len() + Self::ENVELOPE_BYTES > FRAME_BYTES;
+        let full = self.json.len() + line.len() + Self::ENVELOPE_BYTES > MAX_FRAME_BYTES;
         if self.entries >= self.limit || full {
             return false;
         }
@@ -182,8 +184,8 @@ impl Page {
         self.entries == 0
     }
 
-    /// The reply to `read`; `next_seq` is the first entry that was not looked at.
-    pub fn reply(mut self, next_seq: Option<u64>) -> ReplyData {
+    /// Returns the reply to `read`. `next_seq` is the first entry that was not visited.
+    pub fn into_reply(mut self, next_seq: Option<u64>) -> ReplyData {
         self.json.push(']');
         if let Some(seq) = next_seq {
             self.json.push_str(&format!(",\"next_seq\":{seq}"));

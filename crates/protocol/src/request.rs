@@ -1,7 +1,8 @@
-//! A request: one line of a client, with the method it names and the id it wants the answer under.
+//! Parses requests: one line of a client with a method and an optional id.
 //!
-//! Here: reading one, and saying what is wrong with it in words that name the field. Elsewhere: lines (`codec`).
-//! Invariant: no line panics, and a line that is no request says why (`hostile_lines_are_refused`).
+//! Errors name the field. Elsewhere: lines (`codec`).
+//! Invariant: parsing never panics, and an invalid line is refused with a reason
+//! (`hostile_lines_are_refused`).
 
 use std::fmt;
 
@@ -13,43 +14,49 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::event::Refusal;
-use crate::id::Id;
+use crate::id::RequestId;
 use crate::limits::{QUOTE_CHARS, REFUSAL_BYTES};
 use crate::method::Method;
 
 /// One line of a client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
-    pub id: Option<Id>,
+pub struct ClientRequest {
+    pub id: Option<RequestId>,
     pub method: Method,
 }
 
-/// A line that is no request, with the id to refuse it under, if one could be read.
+/// An invalid line, with the id for the refusal if it could be parsed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BadRequest {
-    pub id: Option<Id>,
+pub struct RequestError {
+    pub id: Option<RequestId>,
     pub refusal: Refusal,
 }
 
-impl Request {
-    pub fn new(method: Method) -> Request {
-        Request { id: None, method }
+impl ClientRequest {
+    pub fn new(method: Method) -> ClientRequest {
+        ClientRequest { id: None, method }
     }
 
-    /// Reads a line, given without its newline.
-    pub fn parse(line: &str) -> Result<Request, BadRequest> {
-        let bad = |id: Option<Id>, message: String| {
-            Err(BadRequest { id, refusal: Refusal::new(ErrorCode::InvalidRequest, cut(message)) })
+    /// Parses a line without its newline.
+    pub fn parse(line: &str) -> Result<ClientRequest, RequestError> {
+        let bad = |id: Option<RequestId>, message: String| {
+            Err(RequestError {
+                id,
+                refusal: Refusal::new(ErrorCode::InvalidRequest, truncate_message(message)),
+            })
         };
-        // A struct would also be read from an array; a line is an object.
+        // Serde would also read a struct from an array, but a request must be an object.
         if !line.trim_start().starts_with('{') {
-            return bad(None, format!("the line is not a JSON object: it begins with `{}`", quote(line)));
+            return bad(
+                None,
+                format!("the line is not a JSON object: it begins with `{}`", quote_excerpt(line)),
+            );
         }
-        let envelope: Envelope<'_> = match serde_json::from_str(line) {
+        let envelope: RequestEnvelope<'_> = match serde_json::from_str(line) {
             Ok(envelope) => envelope,
             Err(e) => return bad(None, format!("the line is not a JSON object with a `method`: {e}")),
         };
-        let id = match envelope.id.map(|raw| Id::from_json(raw.get())) {
+        let id = match envelope.id.map(|raw| RequestId::from_json(raw.get())) {
             Some(Err(why)) => return bad(None, why),
             Some(Ok(id)) => Some(id),
             None => None,
@@ -58,35 +65,35 @@ impl Request {
             return bad(id, "`method` is missing: write {\"method\":\"…\",\"params\":{…}}".to_owned());
         };
         let Ok(name) = serde_json::from_str::<String>(name.get()) else {
-            return bad(id, "`method` is not a text".to_owned());
+            return bad(id, "`method` is not a string".to_owned());
         };
         match Method::read(&name, envelope.params) {
-            Ok(method) => Ok(Request { id, method }),
-            Err(BadParams(why)) => bad(id, why),
+            Ok(method) => Ok(ClientRequest { id, method }),
+            Err(ParamsError(why)) => bad(id, why),
         }
     }
 
-    /// The line that says it, newline included. Params that say nothing are left out, as older pods expect.
-    pub fn line(&self) -> String {
+    /// Returns the line with its newline. Omits empty params, as older pods expect.
+    pub fn to_line(&self) -> String {
         let mut line =
             serde_json::to_string(&self.method).expect("writing plain data to memory does not fail");
         line.pop();
-        // Only the params of the method itself can stand right before the last brace.
+        // Only the params of the method itself can precede the last brace.
         if let Some(short) = line.strip_suffix(",\"params\":{}") {
             line.truncate(short.len());
         }
         if let Some(id) = &self.id {
             line.push_str(",\"id\":");
-            line.push_str(id.json());
+            line.push_str(id.as_json());
         }
         line.push_str("}\n");
         line
     }
 }
 
-/// `null` counts as absent, for each of the three.
+/// `null` counts as absent for all three fields.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RequestEnvelope<'a> {
     #[serde(borrow, default)]
     method: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -95,31 +102,31 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// What is wrong with a method's name or params.
+/// An invalid method name or invalid params.
 #[derive(Debug)]
-pub(crate) struct BadParams(String);
+pub(crate) struct ParamsError(String);
 
-impl BadParams {
-    pub(crate) fn new(why: impl Into<String>) -> BadParams {
-        BadParams(why.into())
+impl ParamsError {
+    pub(crate) fn new(why: impl Into<String>) -> ParamsError {
+        ParamsError(why.into())
     }
 
-    pub(crate) fn field(name: &str, why: impl fmt::Display) -> BadParams {
-        BadParams(format!("params.{name}: {why}"))
+    pub(crate) fn for_field(name: &str, why: impl fmt::Display) -> ParamsError {
+        ParamsError(format!("params.{name}: {why}"))
     }
 
-    pub(crate) fn unknown_method(name: &str) -> BadParams {
-        BadParams(format!("`method`: `{}` is none of {}", quote(name), Method::NAMES.join(", ")))
+    pub(crate) fn unknown_method(name: &str) -> ParamsError {
+        ParamsError(format!("`method`: `{}` is not one of {}", quote_excerpt(name), Method::NAMES.join(", ")))
     }
 }
 
-/// A client's own words in a message for a person: their beginning.
-pub(crate) fn quote(text: &str) -> String {
+/// Returns the beginning of a client's text for an error message.
+pub(crate) fn quote_excerpt(text: &str) -> String {
     text.chars().take(QUOTE_CHARS).collect()
 }
 
-/// A message that quotes a client at length is cut.
-fn cut(mut message: String) -> String {
+/// Truncates a message that contains a long excerpt.
+fn truncate_message(mut message: String) -> String {
     if message.len() > REFUSAL_BYTES {
         message.truncate(message.floor_char_boundary(REFUSAL_BYTES));
         message.push('…');
@@ -127,35 +134,37 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// Reads params; absent, `null` and `{}` are the same. An error names the field that it is in.
-pub(crate) fn read_params<T: for<'de> Deserialize<'de>>(params: Option<&RawValue>) -> Result<T, BadParams> {
-    struct Params<'a, T>(&'a mut String, std::marker::PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Params<'_, T> {
+/// Parses params; absent, `null` and `{}` are equivalent. Errors name the field.
+pub(crate) fn parse_params<T: for<'de> Deserialize<'de>>(
+    params: Option<&RawValue>,
+) -> Result<T, ParamsError> {
+    struct ParamsVisitor<'a, T>(&'a mut String, std::marker::PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for ParamsVisitor<'_, T> {
         type Value = T;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-            T::deserialize(MapAccessDeserializer::new(Named { map, at: self.0 }))
+            T::deserialize(MapAccessDeserializer::new(TrackedMembers { map, current: self.0 }))
         }
     }
     let text = params.map_or("{}", RawValue::get);
     let mut at = String::new();
     let mut reader = serde_json::Deserializer::from_str(text);
-    let read = reader.deserialize_map(Params(&mut at, std::marker::PhantomData));
+    let read = reader.deserialize_map(ParamsVisitor(&mut at, std::marker::PhantomData));
     read.map_err(|e| {
-        let why = without_place(&e.to_string());
-        let at = if at.is_empty() { culprit::<T>(text) } else { Some(at) };
+        let why = strip_position(&e.to_string());
+        let at = if at.is_empty() { find_bad_field::<T>(text) } else { Some(at) };
         match at {
-            Some(name) => BadParams::field(&quote(&name), why),
-            None => BadParams(format!("params: {why}")),
+            Some(name) => ParamsError::for_field(&quote_excerpt(&name), why),
+            None => ParamsError(format!("params: {why}")),
         }
     })
 }
 
-/// The field behind an error of a tagged shape, whose members are read only when all of them have come: the one
-/// without which the error is another. A field that is missing names itself.
-fn culprit<T: for<'de> Deserialize<'de>>(text: &str) -> Option<String> {
+/// Finds the field that causes an error in a tagged shape, whose members are parsed after all of them have
+/// been read: the field without which the error differs. The error about a missing field names it already.
+fn find_bad_field<T: for<'de> Deserialize<'de>>(text: &str) -> Option<String> {
     const TRIED_FIELDS: usize = 16;
     let error = |members: serde_json::Map<String, Value>| {
         T::deserialize(Value::Object(members)).err().map(|e| e.to_string())
@@ -170,30 +179,30 @@ fn culprit<T: for<'de> Deserialize<'de>>(text: &str) -> Option<String> {
         without.remove(*name);
         error(without) != why
     };
-    // The tag changes every error; it is to blame only if nothing else is.
+    // The tag affects every error, so it is the cause only if no other field is.
     members.keys().filter(|name| *name != "kind").find(matters).cloned()
 }
 
-/// The place that serde_json adds counts from the beginning of the params, not of the line: it would mislead.
-fn without_place(message: &str) -> String {
+/// Removes serde_json's position, which counts from the start of the params instead of the line.
+fn strip_position(message: &str) -> String {
     message.rfind(" at line ").and_then(|at| message.get(..at)).unwrap_or(message).to_owned()
 }
 
-/// The members of an object, remembering the name of the one that is being read.
-struct Named<'a, A> {
+/// The members of an object. Remembers the name of the current one.
+struct TrackedMembers<'a, A> {
     map: A,
-    at: &'a mut String,
+    current: &'a mut String,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedMembers<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        self.at.clear();
+        self.current.clear();
         let Some(name) = self.map.next_key::<std::borrow::Cow<'de, str>>()? else {
             return Ok(None);
         };
-        self.at.push_str(&name);
+        self.current.push_str(&name);
         seed.deserialize(name.into_deserializer()).map(Some)
     }
 

@@ -1,7 +1,7 @@
-//! The schema of the wire: one JSON Schema document of everything that is said on a socket and stands in the log, and
-//! the TypeScript made from it.
+//! The schema of the protocol: one JSON Schema document for all messages and log entries, and the TypeScript
+//! declarations generated from it.
 //!
-//! Invariant: the files in `schema/` are these texts (`the_schema_files_are_up_to_date`).
+//! Invariant: the files in `schema/` are up to date (`the_schema_files_are_up_to_date`).
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -12,51 +12,52 @@ use minke_record::{Entry, RunId};
 use crate::api::{ApiEvent, ApprovalAnswer, InvokeResult, ToolInvoke};
 use crate::event::{Completions, Event, RewindTargets};
 use crate::frame::Frame;
-use crate::id::Id;
+use crate::id::RequestId;
 use crate::method::Method;
 use crate::reply::*;
-use crate::request::Request;
+use crate::request::ClientRequest;
 
-/// The JSON Schema of a line from a client (`Request`), a line from a pod (`Frame`), an `Entry`, and every reply.
+/// Returns the JSON Schema of a line from a client (`Request`), a line from a pod (`Frame`), an `Entry` and
+/// all replies.
 pub fn json_schema() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).expect("a schema is plain data");
+    let mut text = serde_json::to_string_pretty(&schema_document()).expect("a schema is plain data");
     text.push('\n');
     text
 }
 
-/// The same as TypeScript declarations.
+/// Returns the same as TypeScript declarations.
 pub fn typescript() -> String {
-    crate::typescript::declarations(&document())
+    crate::typescript::render_declarations(&schema_document())
 }
 
-fn document() -> Value {
+fn schema_document() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    let line = [generator.subschema_for::<Request>(), generator.subschema_for::<Frame>()];
+    let line = [generator.subschema_for::<ClientRequest>(), generator.subschema_for::<Frame>()];
     generator.subschema_for::<Entry>();
-    // The view of API clients on a call.
+    // Types for API clients.
     generator.subschema_for::<ToolInvoke>();
     generator.subschema_for::<ApprovalAnswer>();
     generator.subschema_for::<InvokeResult>();
     generator.subschema_for::<ApiEvent>();
-    let results = results(&mut generator);
+    let results = result_schemas(&mut generator);
     let mut definitions = generator.take_definitions(true);
     definitions.insert("Results".to_owned(), results);
-    may_be_absent(&mut definitions, "Method", "params");
-    may_be_absent(&mut definitions, "Event", "data");
-    // Sorted, so that a change moves no other line.
+    mark_optional(&mut definitions, "Method", "params");
+    mark_optional(&mut definitions, "Event", "data");
+    // Sorted, so that a change affects no other lines.
     let mut sorted: Vec<(String, Value)> = definitions.into_iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The pod protocol of Minke",
-        "description": "One JSON object a line. A client sends a Request, a pod sends a Frame; the log holds Entry lines.",
+        "description": "One JSON object per line. A client sends a Request, a pod sends a Frame; the log holds Entry lines.",
         "anyOf": line,
         "$defs": Map::from_iter(sorted),
     })
 }
 
-/// `params` and `data` may be absent or `null` where nothing in them must be said.
-fn may_be_absent(definitions: &mut Map<String, Value>, of: &str, member: &str) {
+/// Marks `params` and `data` as optional where all their members are optional.
+fn mark_optional(definitions: &mut Map<String, Value>, of: &str, member: &str) {
     let demands = |schema: &Value| {
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next());
         let shape = name.and_then(|name| definitions.get(name)).unwrap_or(schema);
@@ -77,8 +78,8 @@ fn may_be_absent(definitions: &mut Map<String, Value>, of: &str, member: &str) {
     definitions.insert(of.to_owned(), changed);
 }
 
-/// What each method's `reply.data.result` holds.
-fn results(generator: &mut SchemaGenerator) -> Value {
+/// Returns the schemas of `reply.data.result` for each method.
+fn result_schemas(generator: &mut SchemaGenerator) -> Value {
     let mut properties = Map::new();
     for name in Method::NAMES {
         let schema = match *name {
@@ -102,21 +103,21 @@ fn results(generator: &mut SchemaGenerator) -> Value {
     }
     json!({
         "type": "object",
-        "description": "What the `result` of each method's reply holds.",
+        "description": "The `result` of each method's reply.",
         "required": Method::NAMES,
         "properties": properties,
     })
 }
 
-impl JsonSchema for Request {
+impl JsonSchema for ClientRequest {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Request".into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let method = generator.subschema_for::<Method>();
-        let id = generator.subschema_for::<Id>();
+        let id = generator.subschema_for::<RequestId>();
         json_schema!({
-            "description": "One line of a client.",
+            "description": "One line from a client.",
             "allOf": [
                 { "type": "object", "properties": { "id": id } },
                 method,
@@ -131,21 +132,21 @@ impl JsonSchema for Frame {
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let event = generator.subschema_for::<Event>();
-        let id = generator.subschema_for::<Id>();
+        let id = generator.subschema_for::<RequestId>();
         let run = generator.subschema_for::<RunId>();
         json_schema!({
-            "description": "One line of a pod.",
+            "description": "One line from a pod.",
             "allOf": [
                 {
                     "type": "object",
                     "properties": {
                         "seq": {
-                            "description": "Made from the entry of this number.",
+                            "description": "Made from the entry with this number.",
                             "type": "integer",
                             "minimum": 0,
                         },
                         "after_seq": {
-                            "description": "Live: it came after this entry and before the next.",
+                            "description": "Live, after this entry and before the next.",
                             "type": "integer",
                             "minimum": 0,
                         },

@@ -1,4 +1,4 @@
-//! What a pod is doing, in the wire's words: status, greeting, and what is in flight.
+//! The state of a pod on the wire: status, greeting and in-flight data.
 
 use minke_record::{CallId, Millis, PodName, SessionId, Text, WaitingOn, words};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::limits::IN_FLIGHT_BYTES;
 
 words! {
-    /// What the pod is doing, for those who know only three words.
+    /// The state of the pod for simple clients.
     pub enum Status { Idle = "idle", Running = "running", Paused = "paused" }
 }
 
 words! {
-    /// What a running pod is busy with.
+    /// The activity of a running pod.
     pub enum Activity {
         Model = "model",
         Tool = "tool",
@@ -25,25 +25,25 @@ words! {
 }
 
 words! {
-    /// What a command writes to.
+    /// The stream of a command.
     pub enum OutputStream {
         Stdout = "stdout",
         Stderr = "stderr",
-        /// Both in the order in which they came.
+        /// Both streams in order of arrival.
         Both = "both",
     }
 }
 
-/// Nothing is left to do but wait for asks, children or a time.
+/// The pod only waits for asks, children or a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Waiting {
+pub struct WaitState {
     pub on: WaitingOn,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
 }
 
-/// Who a client is talking to. Everything but the name may be missing in an older pod's.
+/// Describes the pod to a client. Older pods may omit everything but the name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Greeting {
@@ -52,7 +52,7 @@ pub struct Greeting {
     pub session: Option<SessionId>,
     #[serde(default)]
     pub cwd: String,
-    /// The catalog's id of the provider.
+    /// Catalog id of the provider.
     #[serde(default)]
     pub provider: String,
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct Greeting {
     pub scope_summary: String,
     #[serde(default)]
     pub fence: String,
-    /// Exactly those offered, sorted.
+    /// The offered tools, sorted.
     #[serde(default)]
     pub tools: Vec<String>,
     #[serde(default)]
@@ -74,24 +74,24 @@ pub struct Greeting {
     pub posture: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<PodName>,
-    /// What is ignored or missing here: untrusted workspace, weaker fence, no key.
+    /// Restrictions: untrusted workspace, weaker sandbox, missing key.
     #[serde(default)]
     pub notices: Vec<String>,
 }
 
-/// What is open right now, so that a client that joins in the middle of a turn shows what the others show.
+/// All open items, so that a client that joins in the middle of a turn shows the same as the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InFlight {
     #[serde(default)]
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<StreamingBlock>,
     #[serde(default)]
     pub commands: Vec<OpenCommand>,
 }
 
 impl InFlight {
-    /// The same, cut so that it fits a frame beside the entries: of texts that are too long the end stays.
-    pub fn fitted(&self) -> std::borrow::Cow<'_, InFlight> {
+    /// Truncates long texts to their end, so that the result fits a frame together with entries.
+    pub fn fit_frame(&self) -> std::borrow::Cow<'_, InFlight> {
         let fits = |of: &InFlight| {
             let written = serde_json::to_string(of).expect("writing plain data to memory does not fail");
             written.len() <= IN_FLIGHT_BYTES
@@ -101,18 +101,18 @@ impl InFlight {
         while !fits(&fitted) && kept > 0 {
             kept /= 2;
             let mut shorter = self.clone();
-            shorter.texts_mut(|text| keep_end(text, kept));
+            shorter.for_each_text(|text| truncate_start(text, kept));
             fitted = std::borrow::Cow::Owned(shorter);
         }
         fitted
     }
 
-    fn texts_mut(&mut self, mut visit: impl FnMut(&mut String)) {
+    fn for_each_text(&mut self, mut visit: impl FnMut(&mut String)) {
         for block in &mut self.blocks {
             match block {
-                Block::Text { text } | Block::Thinking { text } => visit(text),
-                Block::ToolCall { arguments, .. } => visit(arguments),
-                Block::Unknown => {}
+                StreamingBlock::Text { text } | StreamingBlock::Thinking { text } => visit(text),
+                StreamingBlock::ToolCall { arguments, .. } => visit(arguments),
+                StreamingBlock::Unknown => {}
             }
         }
         for command in &mut self.commands {
@@ -121,38 +121,38 @@ impl InFlight {
     }
 }
 
-/// Keeps the last `kept` bytes, and says what was left out.
-fn keep_end(text: &mut String, kept: usize) {
+/// Keeps the last `kept` bytes and tells how many are omitted.
+fn truncate_start(text: &mut String, kept: usize) {
     if text.len() <= kept {
         return;
     }
     let at = text.ceil_char_boundary(text.len() - kept);
-    text.replace_range(..at, &format!("[{at} bytes left out] "));
+    text.replace_range(..at, &format!("[{at} bytes omitted] "));
 }
 
-/// A block of the reply that is still streaming.
+/// A streaming block of the reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Block {
+pub enum StreamingBlock {
     Text {
         text: String,
     },
     Thinking {
         text: String,
     },
-    /// `arguments` is as much of the JSON text as has come.
+    /// `arguments` is the JSON text received so far.
     ToolCall {
         id: CallId,
         name: String,
         arguments: String,
     },
-    /// A block of a later version.
+    /// A block of a newer version.
     #[serde(other)]
     Unknown,
 }
 
-/// A command that runs, with its last output.
+/// A running command with its last output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenCommand {
@@ -164,7 +164,7 @@ pub struct OpenCommand {
     pub output: Vec<CommandOutput>,
 }
 
-/// A piece of a command's output; `start` and `end` are byte offsets in its stream, so that pieces can be joined.
+/// A piece of a command's output. `start` and `end` are byte offsets in its stream, for joining pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandOutput {

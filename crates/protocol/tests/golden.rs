@@ -1,20 +1,20 @@
-//! Golden lines: every method and every event as it is written, and the older forms that are still taken.
+//! Golden lines: every method and event in its encoded form, and the older forms that are still accepted.
 //!
-//! Each golden line reads, and is written back as it was; the lists below have no `_`, so a new variant does not
-//! compile until it has a place, and does not pass until it has a line.
+//! Each golden line parses and is encoded to the same text. The lists below have no `_`, so that a new
+//! variant neither compiles without a name nor passes without a line.
 
 use std::collections::BTreeSet;
 
-use minke_protocol::{Event, Frame, Method, Request};
+use minke_protocol::{ClientRequest, Event, Frame, Method};
 
 const METHODS: &str = include_str!("golden/methods.jsonl");
 const EVENTS: &str = include_str!("golden/events.jsonl");
-/// Pairs: the older shape, and how this version writes the same. The fourteen shapes of `spec/02-wire.md`.
-const OLDER: &str = include_str!("golden/older.jsonl");
-/// Pairs: what a reader meets, from older and from later pods, and what it understands.
-const OLDER_READING: &str = include_str!("golden/older_reading.jsonl");
+/// Pairs: the older form, and the same in the current form. The fourteen shapes of `spec/02-wire.md`.
+const LEGACY_LINES: &str = include_str!("golden/older.jsonl");
+/// Pairs: a line of an older or newer pod, and the meaning that a reader extracts.
+const LENIENT_LINES: &str = include_str!("golden/older_reading.jsonl");
 
-fn method_place(method: &Method) -> &'static str {
+fn method_name(method: &Method) -> &'static str {
     match method {
         Method::Hello(_) => "hello",
         Method::Run(_) => "run",
@@ -47,7 +47,7 @@ fn method_place(method: &Method) -> &'static str {
     }
 }
 
-fn event_place(event: &Event) -> &str {
+fn event_name(event: &Event) -> &str {
     match event {
         Event::Hello(_) => "hello",
         Event::Snapshot(_) => "snapshot",
@@ -97,26 +97,26 @@ fn event_place(event: &Event) -> &str {
     }
 }
 
-/// Reads a line of either side and writes it again.
-fn rewritten(line: &str) -> String {
+/// Parses and encodes a line of a client or a pod.
+fn reencode_line(line: &str) -> String {
     if line.starts_with("{\"method\"") {
-        Request::parse(line).unwrap_or_else(|e| panic!("{line}: {e:?}")).line()
+        ClientRequest::parse(line).unwrap_or_else(|e| panic!("{line}: {e:?}")).to_line()
     } else {
-        Frame::parse(line).unwrap_or_else(|e| panic!("{line}: {e}")).line().to_string()
+        Frame::parse(line).unwrap_or_else(|e| panic!("{line}: {e}")).to_line().to_string()
     }
 }
 
 #[test]
 fn every_golden_line_is_written_back_as_it_was() {
     for line in METHODS.lines().chain(EVENTS.lines()) {
-        assert_eq!(rewritten(line), format!("{line}\n"));
+        assert_eq!(reencode_line(line), format!("{line}\n"));
     }
 }
 
 #[test]
 fn every_method_has_a_golden_line() {
     let have: BTreeSet<&str> =
-        METHODS.lines().map(|line| method_place(&Request::parse(line).unwrap().method)).collect();
+        METHODS.lines().map(|line| method_name(&ClientRequest::parse(line).unwrap().method)).collect();
     let all: BTreeSet<&str> = Method::NAMES.iter().copied().collect();
     assert_eq!(have, all);
 }
@@ -124,7 +124,7 @@ fn every_method_has_a_golden_line() {
 #[test]
 fn every_event_has_a_golden_line() {
     let frames: Vec<Frame> = EVENTS.lines().map(|line| Frame::parse(line).unwrap()).collect();
-    let have: BTreeSet<&str> = frames.iter().map(|frame| event_place(&frame.event)).collect();
+    let have: BTreeSet<&str> = frames.iter().map(|frame| event_name(&frame.event)).collect();
     let all: BTreeSet<&str> = Event::NAMES.iter().copied().collect();
     assert_eq!(have, all);
 }
@@ -132,38 +132,38 @@ fn every_event_has_a_golden_line() {
 #[test]
 fn names_are_the_names_that_are_written() {
     for line in METHODS.lines() {
-        let method = Request::parse(line).unwrap().method;
-        assert_eq!(method.name(), method_place(&method));
+        let method = ClientRequest::parse(line).unwrap().method;
+        assert_eq!(method.name(), method_name(&method));
     }
     for line in EVENTS.lines() {
         let event = Frame::parse(line).unwrap().event;
-        assert_eq!(event.name(), event_place(&event));
+        assert_eq!(event.name(), event_name(&event));
     }
 }
 
 #[test]
 fn the_fourteen_older_shapes_are_understood() {
-    let lines: Vec<&str> = OLDER.lines().collect();
+    let lines: Vec<&str> = LEGACY_LINES.lines().collect();
     assert_eq!(lines.len(), 2 * 14);
     for pair in lines.chunks_exact(2) {
-        assert_eq!(rewritten(pair[0]), format!("{}\n", pair[1]));
+        assert_eq!(reencode_line(pair[0]), format!("{}\n", pair[1]));
     }
 }
 
 #[test]
 fn readers_take_what_they_do_not_know_as_unknown() {
-    for pair in OLDER_READING.lines().collect::<Vec<_>>().chunks_exact(2) {
-        assert_eq!(rewritten(pair[0]), format!("{}\n", pair[1]));
+    for pair in LENIENT_LINES.lines().collect::<Vec<_>>().chunks_exact(2) {
+        assert_eq!(reencode_line(pair[0]), format!("{}\n", pair[1]));
     }
 }
 
 #[test]
 fn params_may_be_absent_null_or_empty() {
     for name in ["resume", "cancel", "compact", "undo", "fork", "shutdown", "hello", "status", "yield"] {
-        let bare = Request::parse(&format!("{{\"method\":\"{name}\"}}")).unwrap();
+        let bare = ClientRequest::parse(&format!("{{\"method\":\"{name}\"}}")).unwrap();
         for params in ["null", "{}", "{\"a_later_field\":[1,{}]}"] {
             let line = format!("{{\"params\":{params},\"id\":null,\"method\":\"{name}\"}}");
-            assert_eq!(Request::parse(&line).unwrap(), bare, "{line}");
+            assert_eq!(ClientRequest::parse(&line).unwrap(), bare, "{line}");
         }
     }
 }
@@ -171,5 +171,5 @@ fn params_may_be_absent_null_or_empty() {
 #[test]
 fn numbers_are_read_as_they_were_written() {
     let line = r#"{"event":"usage","data":{"input_tokens":1,"output_tokens":1,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"cost_usd":31.245270191439438},"seq":9}"#;
-    assert_eq!(rewritten(line), format!("{line}\n"));
+    assert_eq!(reencode_line(line), format!("{line}\n"));
 }

@@ -1,12 +1,12 @@
-//! Lines that nobody means well: none may panic, and what is no request is refused with a reason that names the place.
+//! Hostile lines: parsing never panics, and an invalid request is refused with a reason that names the field.
 
-use minke_protocol::{Frame, Id, LineReader, Method, Notify, Request, limits};
+use minke_protocol::{ClientRequest, Frame, LineReader, Method, Notify, RequestId, limits};
 use minke_record::ErrorCode;
 
 const FILES: &str = include_str!("data/json/files.tsv");
 const STRINGS: &str = include_str!("data/strings/blns.json");
 
-fn files() -> Vec<(&'static str, Vec<u8>)> {
+fn json_test_files() -> Vec<(&'static str, Vec<u8>)> {
     let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).expect("the file is ASCII");
         u8::from_str_radix(pair, 16).expect("the file holds hex")
@@ -24,9 +24,9 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
-/// The message with which a line is refused.
-fn refused(line: &str) -> String {
-    let bad = Request::parse(line).expect_err(line);
+/// Returns the message with which a line is refused.
+fn refusal_message(line: &str) -> String {
+    let bad = ClientRequest::parse(line).expect_err(line);
     assert_eq!(bad.refusal.code, ErrorCode::InvalidRequest, "{line}");
     assert!(bad.refusal.message.len() <= limits::REFUSAL_BYTES + 3, "{}", bad.refusal.message.len());
     bad.refusal.message
@@ -34,14 +34,14 @@ fn refused(line: &str) -> String {
 
 #[test]
 fn hostile_lines_are_refused() {
-    for (name, bytes) in files() {
+    for (name, bytes) in json_test_files() {
         let mut reader = LineReader::new();
         reader.push(&bytes);
         reader.push(b"\n");
         while let Some(line) = reader.next() {
             match line {
                 Ok(line) => {
-                    assert!(!refused(line).is_empty(), "{name}");
+                    assert!(!refusal_message(line).is_empty(), "{name}");
                     assert!(Frame::parse(line).is_err(), "{name}");
                 }
                 Err(fault) => assert!(std::str::from_utf8(&bytes).is_err(), "{name}: {fault}"),
@@ -52,10 +52,10 @@ fn hostile_lines_are_refused() {
 
 #[test]
 fn hostile_params_are_read_as_json_says() {
-    for (name, bytes) in files() {
+    for (name, bytes) in json_test_files() {
         let Ok(json) = String::from_utf8(bytes) else { continue };
         let line = format!("{{\"method\":\"checkpoint\",\"params\":{{\"id\":\"x\",\"state\":{json}}}}}");
-        let read = Request::parse(&line);
+        let read = ClientRequest::parse(&line);
         match name.as_bytes().first() {
             Some(b'y') => assert!(read.is_ok(), "{name}: {read:?}"),
             Some(b'n') => assert!(read.is_err(), "{name}: {read:?}"),
@@ -78,7 +78,7 @@ fn deep_nesting_is_refused_wherever_it_stands() {
             format!("{{\"method\":{deep}}}"),
             format!("{{\"id\":{deep},\"method\":\"status\"}}"),
         ] {
-            refused(&line);
+            refusal_message(&line);
         }
         assert!(Frame::parse(&format!("{{\"event\":\"entry\",\"data\":{{\"entry\":{deep}}}}}")).is_err());
     }
@@ -90,12 +90,12 @@ fn naughty_strings_arrive_as_they_were_sent() {
     assert_eq!(strings.len(), 315);
     for text in strings {
         let method = Method::Notify(Notify { message: text.clone(), auto_run: true });
-        let id = (text.len() < 40).then(|| Id::new(&text));
-        let request = Request { id, method };
-        let line = request.line();
+        let id = (text.len() < 40).then(|| RequestId::new(&text));
+        let request = ClientRequest { id, method };
+        let line = request.to_line();
         assert_eq!(line.find('\n'), Some(line.len() - 1), "one line: {text:?}");
-        assert_eq!(Request::parse(line.trim_end()), Ok(request));
-        refused(&text);
+        assert_eq!(ClientRequest::parse(line.trim_end()), Ok(request));
+        refusal_message(&text);
     }
 }
 
@@ -126,47 +126,48 @@ fn a_refusal_names_the_field() {
             "params.decision: `maybe`",
         ),
         (r#"{"method":"rewind","params":{"to_seq":1}}"#, "`expected_head`"),
-        (r#"{"method":"set"}"#, "params: name what to set"),
+        (r#"{"method":"set"}"#, "params: set at least one value"),
         (r#"{"method":"set","params":{"name":"No/Good"}}"#, "params.name: `No/Good` is not a pod name"),
         (r#"{"method":"wait","params":{"until":"doomsday","timeout_ms":1}}"#, "params.until"),
         (r#"{"method":"status","id":{}}"#, "`id`"),
         (r#"{"method":"status","id":true}"#, "`id`"),
     ] {
-        let message = refused(line);
+        let message = refusal_message(line);
         assert!(message.contains(names), "{line}: {message}");
     }
     let long = format!("{{\"method\":\"status\",\"id\":\"{}\"}}", "x".repeat(300));
-    assert!(refused(&long).contains("`id` has 302 bytes"));
+    assert!(refusal_message(&long).contains("`id` has 302 bytes"));
     let long =
         format!("{{\"method\":\"run\",\"params\":{{\"input\":\"x\",\"op_id\":\"{}\"}}}}", "x".repeat(300));
-    assert!(refused(&long).contains("params.op_id"));
+    assert!(refusal_message(&long).contains("params.op_id"));
     let long = format!(
         "{{\"method\":\"checkpoint\",\"params\":{{\"id\":\"a\",\"state\":\"{}\"}}}}",
         "x".repeat(300_000)
     );
-    assert!(refused(&long).contains("params.state"));
+    assert!(refusal_message(&long).contains("params.state"));
 }
 
 #[test]
 fn bad_params_are_refused_under_the_id_they_came_with() {
     for id in ["\"a b\"", "7", "-1.5e3", "\"\\u00fc\""] {
-        let bad = Request::parse(&format!("{{\"method\":\"run\",\"id\":{id}}}")).unwrap_err();
-        assert_eq!(bad.id.as_ref().map(Id::json), Some(id));
-        let line = minke_protocol::reply(bad.id.unwrap(), minke_protocol::ReplyData::Refused(bad.refusal));
+        let bad = ClientRequest::parse(&format!("{{\"method\":\"run\",\"id\":{id}}}")).unwrap_err();
+        assert_eq!(bad.id.as_ref().map(RequestId::as_json), Some(id));
+        let line =
+            minke_protocol::encode_reply(bad.id.unwrap(), minke_protocol::ReplyData::Refused(bad.refusal));
         assert!(line.ends_with(&format!(",\"id\":{id}}}\n")), "{line}");
     }
 }
 
 #[test]
 fn pages_that_are_too_large_are_cut() {
-    let read = |line: &str| Request::parse(line).unwrap().method;
+    let read = |line: &str| ClientRequest::parse(line).unwrap().method;
     assert!(matches!(
         read(r#"{"method":"read","params":{"from_seq":0,"limit":5000}}"#),
-        Method::Read(r) if r.limit == limits::PAGE_ENTRIES
+        Method::Read(r) if r.limit == limits::MAX_PAGE_ENTRIES
     ));
     assert!(matches!(
         read(r#"{"method":"read_blob","params":{"blob":"a","limit":99999999}}"#),
-        Method::ReadBlob(r) if r.limit == limits::BLOB_PIECE_BYTES
+        Method::ReadBlob(r) if r.limit == limits::BLOB_CHUNK_BYTES
     ));
 }
 

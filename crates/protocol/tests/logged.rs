@@ -1,19 +1,20 @@
-//! `events(entry)`: every kind of entry makes the events that the table of `spec/02-wire.md` says, in order, and the
-//! lines that clients get are those events written once.
+//! Every kind of entry produces the events in the table of `spec/02-wire.md`, in order, and the lines for
+//! clients are those events encoded once.
 
 use std::collections::BTreeSet;
 
 use minke_protocol::{
-    Block, CommandOutput, Event, Frame, Greeting, InFlight, OpenCommand, OutputStream, Page, Place,
-    ReadReply, Snapshot, Status, events, frames, history, limits, snapshot,
+    CommandOutput, EntryPage, Event, EventPosition, Frame, Greeting, InFlight, OpenCommand, OutputStream,
+    ReadReply, Snapshot, Status, StreamingBlock, encode_history, encode_snapshot, entry_events, entry_frames,
+    limits,
 };
 use minke_record::{Entry, Item, Kind, Position, line};
 
-/// One line for each kind, and more where the events depend on the fields.
+/// One line per kind, and more where the events depend on the fields.
 const ENTRIES: &str = include_str!("golden/entries.jsonl");
 
-/// The table's column "made from", read from right to left.
-fn expected(kind: &Kind) -> &'static [&'static str] {
+/// The column "made from" of the table, inverted.
+fn expected_events(kind: &Kind) -> &'static [&'static str] {
     match kind {
         Kind::SegmentStart(start) if start.tokens.is_some() => &["segment_rotated", "compact_done", "entry"],
         Kind::SegmentStart(_) => &["segment_rotated", "entry"],
@@ -69,18 +70,21 @@ fn expected(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-fn entries() -> Vec<(Entry, &'static str)> {
-    ENTRIES.lines().map(|text| (line::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")), text)).collect()
+fn golden_entries() -> Vec<(Entry, &'static str)> {
+    ENTRIES
+        .lines()
+        .map(|text| (line::parse_entry(text).unwrap_or_else(|e| panic!("{text}: {e}")), text))
+        .collect()
 }
 
 #[test]
 fn every_kind_makes_the_events_of_the_table() {
     let mut seen = BTreeSet::new();
-    for (entry, text) in entries() {
+    for (entry, text) in golden_entries() {
         assert_eq!(serde_json::to_string(&entry).unwrap(), text);
-        let made = events(&entry);
+        let made = entry_events(&entry);
         let names: Vec<&str> = made.iter().map(Event::name).collect();
-        assert_eq!(names, expected(&entry.kind), "{text}");
+        assert_eq!(names, expected_events(&entry.kind), "{text}");
         seen.insert(entry.kind.name().to_owned());
     }
     for name in Kind::NAMES {
@@ -91,20 +95,21 @@ fn every_kind_makes_the_events_of_the_table() {
 
 #[test]
 fn frames_are_the_events_written_once() {
-    for (entry, text) in entries() {
-        let plain: Vec<String> = events(&entry)
+    for (entry, text) in golden_entries() {
+        let plain: Vec<String> = entry_events(&entry)
             .into_iter()
             .map(|event| {
-                let frame = Frame { event, place: Place::Logged { seq: entry.seq }, run: entry.run };
-                frame.line().to_string()
+                let frame =
+                    Frame { event, position: EventPosition::Logged { seq: entry.seq }, run: entry.run };
+                frame.to_line().to_string()
             })
             .collect();
-        let made = frames(&entry, text);
+        let made = entry_frames(&entry, text);
         assert!(made.iter().map(|line| &**line).eq(plain.iter().map(String::as_str)), "{made:?}\n{plain:?}");
         for line in made {
             assert!(line.ends_with("}\n"));
             let frame = Frame::parse(line.trim_end()).unwrap();
-            assert_eq!(frame.place, Place::Logged { seq: entry.seq });
+            assert_eq!(frame.position, EventPosition::Logged { seq: entry.seq });
             assert_eq!(frame.run, entry.run);
         }
     }
@@ -112,16 +117,16 @@ fn frames_are_the_events_written_once() {
 
 #[test]
 fn what_the_events_say_is_what_the_entry_says() {
-    let said: Vec<String> = entries()
+    let quoted: Vec<String> = golden_entries()
         .iter()
-        .flat_map(|(entry, text)| frames(entry, text))
+        .flat_map(|(entry, text)| entry_frames(entry, text))
         .filter(|line| !line.starts_with("{\"event\":\"entry\"") && !line.contains("segment_rotated"))
         .map(|line| line.trim_end().to_owned())
         .collect();
-    assert_eq!(said.join("\n"), include_str!("golden/logged.jsonl").trim_end());
+    assert_eq!(quoted.join("\n"), include_str!("golden/logged.jsonl").trim_end());
 }
 
-fn around(in_flight: InFlight) -> Snapshot {
+fn snapshot_with(in_flight: InFlight) -> Snapshot {
     let greeting: Greeting = serde_json::from_str(r#"{"pod_name":"alpha"}"#).expect("a greeting");
     Snapshot {
         entries: Vec::new(),
@@ -129,7 +134,7 @@ fn around(in_flight: InFlight) -> Snapshot {
         status: Status::Idle,
         activity: None,
         waiting: None,
-        head: Position { seq: 46, h: minke_record::Chain::ZERO },
+        head: Position { seq: 46, h: minke_record::ChainHash::ZERO },
         in_flight,
         older: false,
     }
@@ -137,18 +142,18 @@ fn around(in_flight: InFlight) -> Snapshot {
 
 #[test]
 fn a_snapshot_is_the_event_with_the_logs_own_lines() {
-    let around = around(InFlight::default());
+    let outer = snapshot_with(InFlight::default());
     let lines: Vec<&str> = ENTRIES.lines().collect();
-    let line = snapshot(&around, &lines);
+    let line = encode_snapshot(&outer, &lines);
     let Event::Snapshot(read) = Frame::parse(line.trim_end()).unwrap().event else { panic!("{line}") };
-    let whole = Snapshot { entries: entries().into_iter().map(|(entry, _)| entry).collect(), ..around };
+    let whole = Snapshot { entries: golden_entries().into_iter().map(|(entry, _)| entry).collect(), ..outer };
     assert_eq!(*read, whole);
-    assert_eq!(Frame::one(Event::Snapshot(Box::new(whole))).line(), line);
+    assert_eq!(Frame::new_direct(Event::Snapshot(Box::new(whole))).to_line(), line);
 }
 
 #[test]
 fn a_snapshot_always_fits_a_frame() {
-    // Control characters are written six bytes for one: the worst that can be in flight.
+    // A control character is encoded in six bytes, the worst case for in-flight data.
     let bad = "\u{1}".repeat(512 * 1024);
     let output = CommandOutput { stream: OutputStream::Stdout, start: 0, end: 9, text: bad.clone() };
     let command = OpenCommand {
@@ -158,47 +163,48 @@ fn a_snapshot_always_fits_a_frame() {
         cwd: "/w".into(),
         output: vec![output],
     };
-    let in_flight = InFlight { blocks: vec![Block::Text { text: bad }], commands: vec![command] };
+    let in_flight = InFlight { blocks: vec![StreamingBlock::Text { text: bad }], commands: vec![command] };
     let long = format!(
         r#"{{"seq":44,"ts":1,"kind":"alert","level":"warn","source":"pod","message":"{}","h":"{}"}}"#,
         "x".repeat(1_000_000),
-        minke_record::Chain::ZERO
+        minke_record::ChainHash::ZERO
     );
     let lines = [long.as_str(); 6];
-    let line = snapshot(&around(in_flight), &lines);
-    assert!(line.len() <= limits::FRAME_BYTES, "{}", line.len());
+    let line = encode_snapshot(&snapshot_with(in_flight), &lines);
+    assert!(line.len() <= limits::MAX_FRAME_BYTES, "{}", line.len());
     let Event::Snapshot(read) = Frame::parse(line.trim_end()).unwrap().event else {
         panic!("not a snapshot")
     };
     assert!(read.older, "it was cut and does not say so");
     assert_eq!(read.entries.len(), 3);
-    let Some(Block::Text { text }) = read.in_flight.blocks.first() else { panic!("no block") };
-    assert!(text.contains("bytes left out"));
+    let Some(StreamingBlock::Text { text }) = read.in_flight.blocks.first() else { panic!("no block") };
+    assert!(text.contains("bytes omitted"));
 }
 
 #[test]
 fn a_page_holds_the_logs_own_lines_and_says_where_it_ends() {
     let lines: Vec<&str> = ENTRIES.lines().collect();
-    let mut page = Page::new(5);
+    let mut page = EntryPage::new(5);
     let taken = lines.iter().take_while(|line| page.push(line)).count();
     assert_eq!(taken, 5);
-    let reply: ReadReply = page.reply(Some(5)).result().unwrap().unwrap();
+    let reply: ReadReply = page.into_reply(Some(5)).parse_result().unwrap().unwrap();
     assert_eq!(reply.next_seq, Some(5));
-    assert!(reply.entries.iter().eq(entries().iter().take(5).map(|(entry, _)| entry)));
+    assert!(reply.entries.iter().eq(golden_entries().iter().take(5).map(|(entry, _)| entry)));
 
     let long = format!("{{\"x\":\"{}\"}}", "x".repeat(1024 * 1024));
-    let mut page = Page::new(usize::MAX);
+    let mut page = EntryPage::new(usize::MAX);
     assert_eq!((0..9).take_while(|_| page.push(&long)).count(), 3);
-    let line = minke_protocol::reply(minke_protocol::Id::new("1"), page.reply(None));
-    assert!(line.len() <= limits::FRAME_BYTES);
+    let line = minke_protocol::encode_reply(minke_protocol::RequestId::new("1"), page.into_reply(None));
+    assert!(line.len() <= limits::MAX_FRAME_BYTES);
 }
 
 #[test]
 fn an_older_history_keeps_the_newest_items_that_fit() {
     let greeting: Greeting = serde_json::from_str(r#"{"pod_name":"alpha"}"#).expect("a greeting");
-    let items: Vec<Item> = (0..9).map(|i| Item::user(format!("{i}{}", "x".repeat(1_000_000)))).collect();
-    let line = history(&items, &greeting);
-    assert!(line.len() <= limits::FRAME_BYTES);
+    let items: Vec<Item> =
+        (0..9).map(|i| Item::user_message(format!("{i}{}", "x".repeat(1_000_000)))).collect();
+    let line = encode_history(&items, &greeting);
+    assert!(line.len() <= limits::MAX_FRAME_BYTES);
     let Event::History(read) = Frame::parse(line.trim_end()).unwrap().event else { panic!("not a history") };
     assert!(read.items.iter().map(|item| &item.0).eq(&items[5..]));
 }

@@ -1,4 +1,4 @@
-//! The schema files: what this version says is what `schema/` holds. `MINKE_BLESS=1` writes them anew.
+//! The files in `schema/` are up to date. `MINKE_BLESS=1` rewrites them.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ const TYPESCRIPT: &str = include_str!("../../../schema/minke.d.ts");
 fn the_schema_files_are_up_to_date() {
     let (json, typescript) = (json_schema(), typescript());
     if std::env::var_os("MINKE_BLESS").is_some() {
-        bless("minke.schema.json", &json);
-        bless("minke.d.ts", &typescript);
+        write_golden("minke.schema.json", &json);
+        write_golden("minke.d.ts", &typescript);
         return;
     }
     let how = "the wire has changed: look at the difference, then run this test with MINKE_BLESS=1";
@@ -21,10 +21,10 @@ fn the_schema_files_are_up_to_date() {
     assert!(typescript == TYPESCRIPT, "{how}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test that is asked to write its golden file")]
-fn bless(name: &str, text: &str) {
+#[expect(clippy::disallowed_methods, reason = "the test can rewrite its golden file")]
+fn write_golden(name: &str, text: &str) {
     let path = format!("{}/../../schema/{name}", env!("CARGO_MANIFEST_DIR"));
-    std::fs::write(path, text).unwrap_or_else(|e| panic!("cannot write schema/{name}: {e}"));
+    std::fs::write(path, text).unwrap_or_else(|e| panic!("could not write schema/{name}: {e}"));
 }
 
 #[test]
@@ -33,14 +33,14 @@ fn the_same_schema_is_made_every_time() {
     assert_eq!(typescript(), typescript());
 }
 
-fn definitions() -> serde_json::Map<String, Value> {
+fn schema_definitions() -> serde_json::Map<String, Value> {
     let document: Value = serde_json::from_str(&json_schema()).expect("a schema is JSON");
     document["$defs"].as_object().expect("definitions").clone()
 }
 
-/// The tags that a definition allows.
-fn tags(of: &str, tag: &str) -> BTreeSet<String> {
-    let definition = definitions()[of].clone();
+/// Returns the tags that a definition allows.
+fn definition_tags(of: &str, tag: &str) -> BTreeSet<String> {
+    let definition = schema_definitions()[of].clone();
     let alternatives = definition.get("oneOf").or(definition.get("anyOf")).and_then(Value::as_array);
     let name = |schema: &Value| schema["properties"][tag]["const"].as_str().expect("a tag").to_owned();
     alternatives.expect("alternatives").iter().map(name).collect()
@@ -48,14 +48,20 @@ fn tags(of: &str, tag: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_method_and_every_event_is_in_the_schema() {
-    assert_eq!(tags("Method", "method"), Method::NAMES.iter().map(|name| (*name).to_owned()).collect());
-    assert_eq!(tags("Event", "event"), Event::NAMES.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(
+        definition_tags("Method", "method"),
+        Method::NAMES.iter().map(|name| (*name).to_owned()).collect()
+    );
+    assert_eq!(
+        definition_tags("Event", "event"),
+        Event::NAMES.iter().map(|name| (*name).to_owned()).collect()
+    );
 }
 
 #[test]
 fn every_name_stands_for_one_shape_and_is_defined() {
-    let definitions = definitions();
-    // A second shape of the same name would be given a number.
+    let definitions = schema_definitions();
+    // A second type of the same name would get a number.
     let numbered: Vec<&String> = definitions.keys().filter(|name| name.ends_with(char::is_numeric)).collect();
     assert!(numbered.is_empty(), "{numbered:?}");
     let json = json_schema();
@@ -69,8 +75,12 @@ fn every_name_stands_for_one_shape_and_is_defined() {
     assert!(typescript.contains("\"idle\" | \"running\" | \"paused\" | (string & {})"), "words are open");
 }
 
-/// Whether a value is what a schema says: the forms that our own types make, and no other.
-fn fits(value: &Value, schema: &Value, definitions: &serde_json::Map<String, Value>) -> Result<(), String> {
+/// Checks a value against a schema, in the forms that our own types use.
+fn validate_value(
+    value: &Value,
+    schema: &Value,
+    definitions: &serde_json::Map<String, Value>,
+) -> Result<(), String> {
     let Value::Object(schema) = schema else { return Ok(()) };
     let all = |schemas: &Value| schemas.as_array().cloned().unwrap_or_default();
     let wrong = |why: &str| Err(format!("{value} {why} {schema:?}"));
@@ -78,17 +88,19 @@ fn fits(value: &Value, schema: &Value, definitions: &serde_json::Map<String, Val
         match form.as_str() {
             "$ref" => {
                 let name = said.as_str().and_then(|path| path.strip_prefix("#/$defs/")).expect("a reference");
-                fits(value, &definitions[name], definitions)?;
+                validate_value(value, &definitions[name], definitions)?;
             }
-            "allOf" => all(said).iter().try_for_each(|member| fits(value, member, definitions))?,
+            "allOf" => all(said).iter().try_for_each(|member| validate_value(value, member, definitions))?,
             "anyOf" | "oneOf" => {
                 let tried: Result<(), Vec<String>> = all(said)
                     .iter()
-                    .try_fold(Vec::new(), |mut why, member| match fits(value, member, definitions) {
-                        Ok(()) => Err(()),
-                        Err(reason) => {
-                            why.push(reason);
-                            Ok(why)
+                    .try_fold(Vec::new(), |mut why, member| {
+                        match validate_value(value, member, definitions) {
+                            Ok(()) => Err(()),
+                            Err(reason) => {
+                                why.push(reason);
+                                Ok(why)
+                            }
                         }
                     })
                     .map_or(Ok(()), Err);
@@ -106,7 +118,7 @@ fn fits(value: &Value, schema: &Value, definitions: &serde_json::Map<String, Val
                     Some("null") => value.is_null(),
                     Some("integer") => value.is_u64() || value.is_i64(),
                     Some("number") => value.is_number(),
-                    other => panic!("{other:?} is no type"),
+                    other => panic!("{other:?} is not a type"),
                 };
                 if !names.iter().any(is) {
                     return wrong("is not of the type of");
@@ -121,10 +133,10 @@ fn fits(value: &Value, schema: &Value, definitions: &serde_json::Map<String, Val
             }
             "properties" => {
                 for (name, inner) in said.as_object().expect("members") {
-                    value.get(name).map_or(Ok(()), |member| fits(member, inner, definitions))?;
+                    value.get(name).map_or(Ok(()), |member| validate_value(member, inner, definitions))?;
                 }
             }
-            "items" => all(value).iter().try_for_each(|item| fits(item, said, definitions))?,
+            "items" => all(value).iter().try_for_each(|item| validate_value(item, said, definitions))?,
             _ => {}
         }
     }
@@ -133,7 +145,7 @@ fn fits(value: &Value, schema: &Value, definitions: &serde_json::Map<String, Val
 
 #[test]
 fn golden_lines_fit_the_schema() {
-    let definitions = definitions();
+    let definitions = schema_definitions();
     let golden = [
         ("Request", include_str!("golden/methods.jsonl")),
         ("Frame", include_str!("golden/events.jsonl")),
@@ -150,10 +162,11 @@ fn golden_lines_fit_the_schema() {
         let name = if line.starts_with("{\"type\"") { "ApiEvent" } else { "InvokeResult" };
         (name, line)
     }));
-    // The schema says what this version knows; what is only kept for a later one is not in it.
+    // The schema describes this version; parts that are only preserved for newer versions are missing in it.
     for (name, line) in lines.into_iter().filter(|(_, line)| !line.contains("hologram")) {
         let value: Value = serde_json::from_str(line).expect("golden lines are JSON");
-        fits(&value, &definitions[name], &definitions).unwrap_or_else(|why| panic!("{line}: {why}"));
+        validate_value(&value, &definitions[name], &definitions)
+            .unwrap_or_else(|why| panic!("{line}: {why}"));
     }
     for (name, line) in [
         ("Request", r#"{"method":"fly"}"#),
@@ -162,6 +175,6 @@ fn golden_lines_fit_the_schema() {
         ("Frame", r#"{"event":"turn_start","data":{"turn":"one"}}"#),
     ] {
         let value: Value = serde_json::from_str(line).expect("JSON");
-        assert!(fits(&value, &definitions[name], &definitions).is_err(), "{line}");
+        assert!(validate_value(&value, &definitions[name], &definitions).is_err(), "{line}");
     }
 }

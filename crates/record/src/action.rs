@@ -1,18 +1,18 @@
-//! Actions and what is said of them: what a call would touch, its class, policy's verdict, how it ended; and scope
-//! rules, which say which paths a pod may touch.
+//! Actions: the effects of a call, its class, the policy verdict and the outcome; and scope rules, which
+//! define the paths that a pod may use.
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::words;
+use crate::string_enum::words;
 
 words! {
-    /// What may be done when a call was started and its result is not known.
+    /// Whether a call may be repeated when its result is unknown.
     pub enum Class {
         /// No effect outside this pod's own log; may run again.
         Pure = "pure",
-        /// The hashes in the preview say whether it happened.
+        /// The hashes in the preview show whether it took effect.
         Verifiable = "verifiable",
-        /// Everything else: never run again by the machine.
+        /// Everything else: never repeated automatically.
         Once = "once",
     }
 }
@@ -30,7 +30,7 @@ words! {
     }
 }
 
-/// What a call would touch. Paths are absolute.
+/// The effects of a call. Paths are absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
@@ -40,19 +40,19 @@ pub struct Action {
     pub writes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// A shell line, as it is given to the shell.
+    /// The shell line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The commands that the line would really run, in words for a person; policy reads the line itself.
+    /// The commands that the line would run, formatted for the user; the policy parses the line itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
-    /// Files of the scope that the line would run, as they were when the call was looked at.
+    /// Files of the scope that the line would run, with their state at inspection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scripts: Vec<Script>,
+    pub scripts: Vec<ExecutedScript>,
     /// A tool of an MCP server, `mcp__server__tool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
-    /// Another pod that would be told or started.
+    /// The pod that would get a message or be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     #[serde(default)]
@@ -62,44 +62,45 @@ pub struct Action {
 /// A file of the scope that a shell line would run: a program, or the script of an interpreter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Script {
+pub struct ExecutedScript {
     pub path: String,
-    /// SHA-256 of its content; absent if it could not be read whole, and then `problem` says why.
+    /// SHA-256 of its content; absent if it could not be read completely, and then `problem` contains the
+    /// reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// The file that it really is, if a link leads there.
+    /// The target, if the path is a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Its content where it is a short text: in questions and grants, so that a later question can show what changed.
+    /// The content of a short text file: stored in asks and grants, so that a later ask can show the changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// In a question: what has changed since a person approved it.
+    /// In an ask: the changes since the user approved it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
 
-impl Script {
-    /// Whether both are the same file with the same content, as far as that is known.
-    pub fn is_same(&self, other: &Script) -> bool {
+impl ExecutedScript {
+    /// Whether both are the same file with the same content, as far as known.
+    pub fn is_same(&self, other: &ExecutedScript) -> bool {
         (&self.path, &self.hash, &self.leads_to, &self.problem)
             == (&other.path, &other.hash, &other.leads_to, &other.problem)
     }
 
-    /// The file and its hash alone, as a log names it where nobody is asked.
+    /// Only the file and its hash, as logged outside of asks.
     #[must_use]
-    pub fn without_text(&self) -> Script {
-        Script { text: None, change: None, ..self.clone() }
+    pub fn without_text(&self) -> ExecutedScript {
+        ExecutedScript { text: None, change: None, ..self.clone() }
     }
 }
 
-/// What a call would change, found by reading only.
+/// The changes of a call, computed without side effects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Preview {
     pub path: String,
-    /// Hash of the file before; absent if there is no file.
+    /// Hash of the file before; absent if it does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     pub after: String,
@@ -108,14 +109,14 @@ pub struct Preview {
 }
 
 words! {
-    /// Policy's word.
+    /// The decision of the policy.
     pub enum Judgement { Allow = "allow", Ask = "ask", Deny = "deny" }
 }
 
-/// Policy's word on an action, with its reason. It may tighten on its way and never loosen.
+/// The decision of the policy with its reason. Later steps may tighten it, never loosen it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Verdict {
+pub struct PolicyVerdict {
     pub outcome: Judgement,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -127,7 +128,7 @@ pub struct Verdict {
 }
 
 words! {
-    /// The lattice none < read < write; none is the absence of a rule.
+    /// Ordered: none < read < write; none means that there is no rule.
     pub enum Permission { Read = "read", Write = "write" }
 }
 
@@ -145,7 +146,7 @@ fn yes() -> bool {
     true
 }
 
-/// Which paths a pod may read or write.
+/// The paths that a pod may read or write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scope {
@@ -156,8 +157,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Write on one directory and everything below it.
-    pub fn write(target: impl Into<String>) -> Scope {
+    /// Grants write access to one directory and everything below it.
+    pub fn writable(target: impl Into<String>) -> Scope {
         let rule = ScopeRule { target: target.into(), permission: Permission::Write, recursive: true };
         Scope { allow: vec![rule], deny: Vec::new() }
     }

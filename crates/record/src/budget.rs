@@ -1,12 +1,12 @@
-//! Budgets: what a pod may spend, and what it has spent. Down the tree money and tokens are divided.
+//! Budgets: the limits of a pod and its spending. A parent divides money and tokens among its children.
 //!
-//! Here: the words. Elsewhere: what is left, and what a request reserves (`pod::budget`).
+//! Here: the types. Elsewhere: the remaining budget and reservations of requests (`pod::budget`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::SessionId;
 
-/// What a pod may spend, over its whole session; what is absent is not limited.
+/// The spending limits of a pod over its whole session; absent fields are unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -19,75 +19,75 @@ pub struct Budget {
     /// Requests; every pod counts its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u64>,
-    /// Seconds since the session began.
+    /// Seconds since the session started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_s: Option<u64>,
-    /// Spawns, counted down.
+    /// The number of spawns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub children: Option<u64>,
 }
 
 impl Budget {
-    /// Whether nothing is limited.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         *self == Budget::default()
     }
 
-    /// The smaller of both, key by key.
+    /// The smaller limit of each field.
     #[must_use]
-    pub fn narrowed(&self, other: &Budget) -> Budget {
-        fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+    pub fn smaller_of(&self, other: &Budget) -> Budget {
+        fn smaller_limit<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
             match (a, b) {
                 (Some(a), Some(b)) => Some(if b < a { b } else { a }),
                 (one, None) | (None, one) => one,
             }
         }
         Budget {
-            usd: least(self.usd, other.usd),
-            tokens: least(self.tokens, other.tokens),
-            turns: least(self.turns, other.turns),
-            wall_s: least(self.wall_s, other.wall_s),
-            children: least(self.children, other.children),
+            usd: smaller_limit(self.usd, other.usd),
+            tokens: smaller_limit(self.tokens, other.tokens),
+            turns: smaller_limit(self.turns, other.turns),
+            wall_s: smaller_limit(self.wall_s, other.wall_s),
+            children: smaller_limit(self.children, other.children),
         }
     }
 }
 
-/// What was spent, by a pod and everything below it.
+/// The spending of a pod and its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Spent {
+pub struct Spend {
     pub usd: f64,
     pub tokens: u64,
     /// Requests.
     pub turns: u64,
     /// Spawns.
     pub children: u64,
-    /// Requests whose price nobody knows.
+    /// Requests with an unknown price.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_cost: u64,
 }
 
-/// What one pod has spent itself over its whole session, without those below it, as its log said at an entry.
+/// The spending of one pod over its whole session, without its descendants, according to its log at an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Paid {
+pub struct PodSpend {
     pub session: SessionId,
-    /// Who had spawned it.
+    /// The pod that spawned it.
     pub under: SessionId,
-    /// How far its log was read.
+    /// The last entry of its log that was read.
     pub read_to: u64,
-    pub spent: Spent,
+    pub spent: Spend,
 }
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Spent {
+impl Spend {
     #[must_use]
-    pub fn plus(&self, other: &Spent) -> Spent {
-        Spent {
+    pub fn combined_with(&self, other: &Spend) -> Spend {
+        Spend {
             usd: self.usd + other.usd,
             tokens: self.tokens.saturating_add(other.tokens),
             turns: self.turns.saturating_add(other.turns),
@@ -96,11 +96,11 @@ impl Spent {
         }
     }
 
-    /// What was spent since `before`, which is an earlier reading of the same pod.
+    /// The spending since `before`, an earlier value of the same pod.
     #[must_use]
-    pub fn since(&self, before: &Spent) -> Spent {
-        Spent {
-            // To a billionth: what is added and taken away again must be the same number.
+    pub fn spent_since(&self, before: &Spend) -> Spend {
+        Spend {
+            // Rounded to a billionth, so that adding and subtracting an amount restores the original value.
             usd: ((self.usd - before.usd).max(0.0) * 1e9).round() / 1e9,
             tokens: self.tokens.saturating_sub(before.tokens),
             turns: self.turns.saturating_sub(before.turns),

@@ -1,8 +1,8 @@
-//! Effort: how much a model is to think.
+//! Effort: how much a model should think.
 
 use serde::{Deserialize, Serialize};
 
-/// How much a model is to think: a word, or a number of tokens.
+/// Thinking effort: a level, or a number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "none, minimal, low, medium, high, xhigh, or a number of tokens")]
 pub enum Reasoning {
@@ -10,7 +10,7 @@ pub enum Reasoning {
     Budget(u64),
 }
 
-/// Effort in a word, from nothing to everything.
+/// Effort levels, from none to maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {

@@ -1,21 +1,21 @@
-//! Entries: the durable facts of a session, one kind each, as `spec/01-log.md` names them.
+//! Entries: the durable facts of a session, one kind each, as named in `spec/01-log.md`.
 //!
-//! Here: the envelope and the closed list of kinds. Elsewhere: their written form (`line`), what is spilled to blobs
-//! (`spill`), the facts that they fold into (`facts`).
+//! Here: the envelope and the closed list of kinds. Elsewhere: serialization (`line`), spilling to blobs
+//! (`spill`), the facts folded from them (`facts`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::action::{Action, Class, Outcome, Preview, Scope, Script, Verdict};
-use crate::budget::{Budget, Paid, Spent};
-use crate::facts::Facts;
+use crate::action::{Action, Class, ExecutedScript, Outcome, PolicyVerdict, Preview, Scope};
+use crate::budget::{Budget, PodSpend, Spend};
+use crate::facts::SessionFacts;
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, Item, SystemItem};
-use crate::job::Firing;
-use crate::line::Chain;
+use crate::job::JobFiring;
+use crate::line::ChainHash;
+use crate::string_enum::words;
 use crate::text::{Large, Text};
-use crate::words::words;
 
 /// One durable fact, one line of the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,20 +27,20 @@ pub struct Entry {
     /// More entries of the same step follow.
     pub more: bool,
     pub kind: Kind,
-    /// The chain up to and including this line.
-    pub h: Chain,
+    /// The hash chain up to and including this line.
+    pub h: ChainHash,
 }
 
-/// A place in a session. Whoever comes back gives both, because after a power cut the number of an entry that was
-/// seen and not yet synced is used again.
+/// A position in a session. A reconnecting client sends both fields, because after a power cut the number of
+/// an unsynced entry is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Position {
     pub seq: u64,
-    pub h: Chain,
+    pub h: ChainHash,
 }
 
-/// An entry before it is sealed, with how soon it must reach the disk.
+/// An unsealed entry with its durability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
     pub seq: u64,
@@ -50,8 +50,8 @@ pub struct Draft {
     pub durability: Durability,
 }
 
-/// How soon an entry is synced. Barriers at once, before anything rests on them; lazy ones with the next barrier
-/// or after 200 ms.
+/// When an entry is synced. Barriers: immediately, before anything depends on them; lazy ones: with the next
+/// barrier or after 200 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     Lazy,
@@ -59,11 +59,11 @@ pub enum Durability {
 }
 
 words! {
-    /// What kind of somebody.
+    /// The kind of an actor.
     pub enum ActorKind { Person = "person", Pod = "pod", Job = "job", Hook = "hook", Minke = "minke" }
 }
 
-/// Who did or said something.
+/// The author of an action or message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Actor {
@@ -75,36 +75,37 @@ pub struct Actor {
 }
 
 impl Actor {
-    pub fn person(surface: &str) -> Actor {
+    pub fn from_person(surface: &str) -> Actor {
         Actor { actor: ActorKind::Person, session: None, surface: Some(surface.to_owned()) }
     }
 
-    pub fn minke() -> Actor {
+    pub fn from_minke() -> Actor {
         Actor { actor: ActorKind::Minke, session: None, surface: None }
     }
 
     /// The mandate of a session.
-    pub fn job(session: SessionId) -> Actor {
+    pub fn from_job(session: SessionId) -> Actor {
         Actor { actor: ActorKind::Job, session: Some(session), surface: None }
     }
 
-    pub fn pod(session: SessionId) -> Actor {
+    pub fn from_pod(session: SessionId) -> Actor {
         Actor { actor: ActorKind::Pod, session: Some(session), surface: None }
     }
 }
 
-/// Generates the enum of kinds, its reader (which dispatches on `kind` without buffering) and its names.
+/// Generates the enum of kinds, its deserializer (which dispatches on `kind` without buffering) and the
+/// names.
 macro_rules! kinds {
     ($($(#[$meta:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        /// What happened.
+        /// The data of an entry by kind.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "kind")]
         pub enum Kind {
             $($(#[$meta])* #[serde(rename = $name)] $variant($variant),)+
-            /// A kind of a later version: kept, ignored by the fold. Its line holds everything.
+            /// A kind of a later version: kept, ignored by the fold. Contains the whole line.
             #[serde(untagged)]
-            Unknown(Unknown),
+            Unknown(UnknownEntry),
         }
 
         impl Kind {
@@ -119,18 +120,18 @@ macro_rules! kinds {
                 }
             }
 
-            /// Reads the fields of the kind from the whole object (the envelope's fields are ignored).
+            /// Deserializes the fields of the kind from the whole object (ignores the envelope's fields).
             pub(crate) fn read(name: &str, object: &str) -> Result<Kind, serde_json::Error> {
                 match name {
                     $($name => serde_json::from_str::<$variant>(object).map(Kind::$variant),)+
                     other => {
                         let fields: serde_json::Map<String, Value> = serde_json::from_str(object)?;
-                        // Two members of this name would make it one kind when it is read and another when it is
-                        // written again.
+                        // With two members of this name, a reader could see another kind than a writer of the
+                        // same entry.
                         if fields.get("kind").and_then(Value::as_str) != Some(other) {
                             return Err(serde::de::Error::custom("the line has two members `kind`"));
                         }
-                        Ok(Kind::Unknown(Unknown { kind: other.to_owned(), fields }))
+                        Ok(Kind::Unknown(UnknownEntry { kind: other.to_owned(), fields }))
                     }
                 }
             }
@@ -189,10 +190,10 @@ kinds! {
     Extension = "extension",
 }
 
-/// An entry of a kind that this version does not know: the whole object as it came.
+/// An entry of a kind unknown to this version: the original object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Unknown {
+pub struct UnknownEntry {
     #[serde(skip)]
     pub kind: String,
     #[serde(flatten)]
@@ -202,14 +203,14 @@ pub struct Unknown {
 impl<'de> Deserialize<'de> for Entry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        crate::line::parse(raw.get()).map_err(serde::de::Error::custom)
+        crate::line::parse_entry(raw.get()).map_err(serde::de::Error::custom)
     }
 }
 
 impl Serialize for Entry {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut line = Vec::new();
-        crate::line::write(self, &mut line);
+        crate::line::write_entry(self, &mut line);
         let text = String::from_utf8(line).map_err(serde::ser::Error::custom)?;
         RawValue::from_string(text).map_err(serde::ser::Error::custom)?.serialize(serializer)
     }
@@ -223,7 +224,7 @@ impl schemars::JsonSchema for Entry {
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let kind = generator.subschema_for::<Kind>();
         let run = generator.subschema_for::<RunId>();
-        let h = generator.subschema_for::<Chain>();
+        let h = generator.subschema_for::<ChainHash>();
         schemars::json_schema!({
             "allOf": [
                 {
@@ -243,10 +244,10 @@ impl schemars::JsonSchema for Entry {
     }
 }
 
-/// Where a git working tree stood when the session began.
+/// The state of a git working tree when the session started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Git {
+pub struct GitState {
     pub sha: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -257,7 +258,7 @@ pub struct Git {
 /// The parent pod's session and the call that spawned this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Parent {
+pub struct ParentCall {
     pub session: SessionId,
     pub call_id: CallId,
 }
@@ -265,20 +266,20 @@ pub struct Parent {
 /// A clone of the workspace that a child works in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CloneOf {
-    /// Where it lies.
+pub struct CloneOrigin {
+    /// The directory of the clone.
     pub path: String,
     /// Its own branch.
     pub branch: String,
 }
 
-/// Where a fork came from.
+/// The origin of a fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ForkedFrom {
+pub struct ForkOrigin {
     pub session: SessionId,
     pub seq: u64,
-    pub h: Chain,
+    pub h: ChainHash,
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -306,7 +307,7 @@ entry_structs! {
         pub cwd: String,
         pub workspace: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub git: Option<Git>,
+        pub git: Option<GitState>,
         /// The resolved configuration; `manifest` reads it.
         pub manifest: Value,
         pub scope: Scope,
@@ -315,9 +316,9 @@ entry_structs! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub parent: Option<Parent>,
+        pub parent: Option<ParentCall>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub from: Option<ForkedFrom>,
+        pub from: Option<ForkOrigin>,
     }
 
     /// First entry of every later holder of the lease.
@@ -329,10 +330,11 @@ entry_structs! {
         pub version: String,
         #[serde(rename = "as")]
         pub holder: Holder,
-        /// The tier of the fence that this life's commands run in, as it was tried.
+        /// The sandbox backend for commands of this process, as probed. Older logs contain the letters A to
+        /// D.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub fence: Option<String>,
-        /// The pod's own directories in this life, which it may touch beside its scope.
+        /// The pod's own directories in this process, in addition to its scope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub own: Option<Scope>,
     }
@@ -345,20 +347,20 @@ entry_structs! {
         pub tools: Large<Vec<ToolSpec>>,
         pub config: Value,
         pub history: History,
-        pub carry: Large<Box<Facts>>,
+        pub carry: Large<Box<SessionFacts>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub compacted_to_seq: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tokens: Option<BeforeAfter>,
     }
 
-    /// The same facts again inside a segment.
+    /// Repeats the current facts inside a segment.
     pub struct Carry {
         pub segment: u64,
         /// seq of its `segment_start`.
         pub start: u64,
         pub history: History,
-        pub carry: Large<Box<Facts>>,
+        pub carry: Large<Box<SessionFacts>>,
     }
 
     /// A run opens.
@@ -380,7 +382,7 @@ entry_structs! {
         pub queued: Option<QueueId>,
     }
 
-    /// An accepted input that waits, or steering on its way into the context.
+    /// A queued input, or steering that is not in the context yet.
     pub struct QueuedInput {
         pub id: QueueId,
         pub segments: Vec<InputSegment>,
@@ -388,7 +390,7 @@ entry_structs! {
         pub op_id: Option<String>,
         pub from: Actor,
         pub mode: QueueMode,
-        /// What it refers to, as it was read when the input was accepted. Whoever queues while no pod lives reads nothing.
+        /// The references of the input, as read when it was accepted. An input queued without a pod has none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub attached: Vec<SystemItem>,
     }
@@ -398,7 +400,7 @@ entry_structs! {
         pub why: DequeueReason,
     }
 
-    /// A note has come; duplicates are dropped by `(from, from_seq)`.
+    /// A message has arrived; duplicates are dropped by `(from, from_seq)`.
     pub struct Inbox {
         pub from: Actor,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -410,20 +412,20 @@ entry_structs! {
         pub wake: bool,
     }
 
-    /// Typed cause and the exact text the model gets; a note that is named here has been drained.
+    /// The typed cause and the exact text for the model; messages named here are no longer pending.
     pub struct SystemEntry {
         pub item: SystemItem,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub note: Option<u64>,
     }
 
-    /// Tool results up to there show only their summary.
+    /// Tool results up to this entry show only their summary.
     pub struct Pruned {
         pub to_seq: u64,
         pub saved: u64,
     }
 
-    /// A request is about to be made; without its `llm_end` the reservation counts as spent.
+    /// A request is about to be sent; without its `llm_end` the reservation counts as spent.
     pub struct LlmCall {
         pub call: u64,
         pub turn: u64,
@@ -436,7 +438,7 @@ entry_structs! {
         pub continues: Option<Continues>,
     }
 
-    /// A block of the reply joins history when it is complete, in stream order.
+    /// A complete block of the reply joins the history, in stream order.
     pub struct AssistantItem {
         pub call: u64,
         pub item: Item,
@@ -461,7 +463,7 @@ entry_structs! {
         pub call: u64,
         pub outcome: LlmOutcome,
         pub attempts: u32,
-        /// The recording of the response, all attempts; and how long that blob is.
+        /// The recording of the response with all attempts, and the length of that blob.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub stream_blob: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -476,24 +478,24 @@ entry_structs! {
         pub action: Action,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub preview: Option<Preview>,
-        pub verdict: Verdict,
-        /// A client made this call, not the model.
+        pub verdict: PolicyVerdict,
+        /// The client that made this call; absent for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Actor>,
-        /// If they are not the model's own.
+        /// The rewritten arguments, if they differ from the model's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub arguments: Option<Text>,
-        /// The mind carries it out itself and may have to wait for what comes of it (calls about other pods).
+        /// The pod executes the call itself and may have to wait for the result (calls about other pods).
         #[serde(default, skip_serializing_if = "is_false")]
         pub own: bool,
     }
 
-    /// At most one per call; with `by` of a client's call it is not history.
+    /// At most one for each call; with `by` of a client it is not part of the history.
     pub struct ToolResult {
         pub item: Item,
         pub outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub verdict: Option<Verdict>,
+        pub verdict: Option<PolicyVerdict>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Actor>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -516,7 +518,7 @@ entry_structs! {
         pub code: ErrorCode,
         pub message: String,
         pub retryable: bool,
-        /// How long the provider wants to be left alone.
+        /// The delay that the provider requests.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub retry_after_ms: Option<u64>,
     }
@@ -539,34 +541,34 @@ entry_structs! {
         pub by: Actor,
     }
 
-    /// A remembered approval; a pod uses only those in its own log.
+    /// A stored approval; a pod uses only those in its own log.
     pub struct Grant {
         pub rule: String,
         pub reach: String,
         pub by: Actor,
-        /// The scripts that the person saw with it: it covers these with this content, and no others.
+        /// The scripts shown to the user: the grant covers them with this content only.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        pub scripts: Vec<Script>,
+        pub scripts: Vec<ExecutedScript>,
     }
 
-    /// A child that begins to live and to hold a loan, or one that was another pod's child and is this one's now.
+    /// A child starts and holds a loan, or another pod's child is adopted.
     pub struct Child {
         pub session: SessionId,
         pub name: PodName,
         pub call_id: CallId,
         pub scope: Scope,
-        /// What it and everything below it may have spent in all when this life of it ends.
+        /// The total spending limit of it and its descendants until this process of it ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub budget: Option<Budget>,
-        /// The pod that had lent it its scope, if it was adopted from there.
+        /// If adopted: the pod that had lent its scope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub adopted_from: Option<SessionId>,
-        /// Who is between it and this pod, nearest to it first, if it was adopted.
+        /// If adopted: the pods between it and this pod, nearest to it first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub line: Vec<SessionId>,
-        /// Its own clone of the workspace, if it has one.
+        /// Its own clone of the workspace, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub clone: Option<CloneOf>,
+        pub clone: Option<CloneOrigin>,
     }
 
     pub struct ChildEnd {
@@ -575,30 +577,31 @@ entry_structs! {
         pub outcome: ChildOutcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub exit: Option<i32>,
-        /// In this life of it, by it and everything below it.
+        /// The spending of it and its descendants in this process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub spent: Option<Spent>,
+        pub spent: Option<Spend>,
     }
 
-    /// What pods below this one have spent, read from their logs. The newest reading of each counts: so it does not
-    /// matter who reads first when a pod had several parents one after the other.
+    /// The spending of descendants, read from their logs. The newest value of each counts, so the order of
+    /// reads by several parents does not matter.
     pub struct ChildSpent {
-        pub paid: Vec<Paid>,
+        pub paid: Vec<PodSpend>,
     }
 
-    /// A report on its way to the parent, numbered by the `seq` of this entry.
+    /// A report to the parent, identified by the `seq` of this entry.
     pub struct Outbox {
         pub to: SessionId,
         pub event: PodEvent,
     }
 
-    /// The report of this number has arrived. Written `outbox_seq`: the line's own `seq` stands in the same object.
+    /// The report with this number was delivered. Serialized as `outbox_seq`, because `seq` is the line's own
+    /// number.
     pub struct OutboxAck {
         #[serde(rename = "outbox_seq")]
         pub seq: u64,
     }
 
-    /// What a run or a job is doing when no other entry says so.
+    /// The state of a run or job that no other entry shows.
     pub struct StateChange {
         pub state: StateWord,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -609,9 +612,9 @@ entry_structs! {
         pub reason: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Actor>,
-        /// Another job comes from this one.
+        /// Another job is created from this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub firing: Option<Firing>,
+        pub firing: Option<JobFiring>,
     }
 
     pub struct Progress {
@@ -636,7 +639,8 @@ entry_structs! {
         pub status: TaskStatus,
     }
 
-    /// How far this pod has read a child's output. Written `to_seq`: the line's own `seq` stands in the same object.
+    /// The position to which this pod has read a child's output. Serialized as `to_seq`, because `seq` is the
+    /// line's own number.
     pub struct ReadTo {
         pub session: SessionId,
         #[serde(rename = "to_seq")]
@@ -645,23 +649,23 @@ entry_structs! {
 
     /// File state for undo.
     pub struct Snapshot {
-        /// Of one call's file; absent if it is what changed in the write scope since the snapshot before.
+        /// The call whose file it is; absent for changes in the write scope since the previous snapshot.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub call_id: Option<CallId>,
-        /// The run that it was taken before or after, if that is not the one that the entry stands in.
+        /// The run before or after which it was captured, if that is not the run of the entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub of_run: Option<RunId>,
         pub when: SnapshotWhen,
         pub files: Large<Vec<SnapshotFile>>,
     }
 
-    /// A named point of an API client.
+    /// A named checkpoint of an API client.
     pub struct Checkpoint {
         pub id: String,
         pub state: Value,
     }
 
-    /// Later entries leave the context, stay in the log.
+    /// Later entries leave the context, but stay in the log.
     pub struct Rewound {
         pub to_seq: u64,
     }
@@ -685,7 +689,7 @@ entry_structs! {
         pub by: Actor,
     }
 
-    /// For the person, not the model.
+    /// A message for the user, not for the model.
     pub struct Alert {
         pub level: AlertLevel,
         pub source: AlertSource,
@@ -698,7 +702,7 @@ entry_structs! {
         pub payload: Value,
     }
 
-    /// What a tool is to the model: exactly what is offered, sorted by name.
+    /// The definition of an offered tool for the model.
     pub struct ToolSpec {
         pub name: String,
         pub description: String,
@@ -710,7 +714,7 @@ entry_structs! {
         pub after: u64,
     }
 
-    /// Which model, spoken to how.
+    /// The model and its connection.
     pub struct Route {
         pub provider: String,
         pub model: String,
@@ -724,7 +728,7 @@ entry_structs! {
         pub usd: Option<f64>,
     }
 
-    /// The same turn goes on: broken stream, fallback, compacted.
+    /// The same turn continues: broken stream, fallback, compaction.
     pub struct Continues {
         pub call: u64,
         pub attempt: u32,
@@ -737,10 +741,10 @@ entry_structs! {
         pub call_id: Option<CallId>,
         /// Binds the answer to this call: tool, final arguments, cwd, and the preview's hash before.
         pub digest: String,
-        /// The exact question, command or diff, for the person.
+        /// The exact question, command or diff, for the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub text: Option<String>,
-        /// The tool that would be called, and where.
+        /// The tool that would be called, and its directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tool: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -749,10 +753,10 @@ entry_structs! {
         pub action: Option<Action>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub diff: Option<String>,
-        /// Why it is asked: the rule, its layer, the fence it would run in.
+        /// The reason of the ask: the rule, its layer, the sandbox.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub verdict: Option<Verdict>,
-        /// The exact rule that `approved_rule` would write; absent where it would change nothing.
+        pub verdict: Option<PolicyVerdict>,
+        /// The exact rule that `approved_rule` would write; absent if it would have no effect.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub always: Option<String>,
     }
@@ -760,20 +764,20 @@ entry_structs! {
     pub struct SnapshotFile {
         pub path: String,
         pub mode: u32,
-        /// Empty if there was no such file.
+        /// Empty if the file did not exist.
         pub hash: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub blob: Option<String>,
-        /// Where in the blob the content begins, if many files share one.
+        /// The offset of the content, if several files share the blob.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub at: Option<u64>,
-        /// How long the content is, if many files share a blob.
+        /// The length of the content, if several files share the blob.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub bytes: Option<u64>,
     }
 }
 
-/// `[Item]`, or the context as it was after an entry, or a blob that holds the items.
+/// `[Item]`, or the context after an entry, or a blob that contains the items.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -783,7 +787,7 @@ pub enum History {
     Here(Vec<Item>),
 }
 
-/// What a child tells its parent.
+/// An event that a child reports to its parent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -829,8 +833,8 @@ pub enum PodEvent {
 }
 
 impl PodEvent {
-    /// Whether the parent's agent is to be woken, and told. Bookkeeping never is.
-    pub fn wakes(&self) -> bool {
+    /// Whether the event wakes the parent's agent and is shown to it. Bookkeeping events are not.
+    pub fn wakes_parent(&self) -> bool {
         match self {
             PodEvent::TurnEnded { wake, .. } | PodEvent::Errored { wake, .. } => wake.unwrap_or(true),
             PodEvent::ShutDown { wake, outcome, .. } => {
@@ -840,8 +844,8 @@ impl PodEvent {
         }
     }
 
-    /// Bookkeeping never enters the agent's context.
-    pub fn bookkeeping(&self) -> bool {
+    /// Bookkeeping events never enter the agent's context.
+    pub fn is_bookkeeping(&self) -> bool {
         match self {
             PodEvent::TurnEnded { .. } | PodEvent::Errored { .. } => false,
             PodEvent::ShutDown { outcome, .. } => outcome == &Some(ChildOutcome::Slept),
@@ -851,11 +855,11 @@ impl PodEvent {
 }
 
 words! {
-    /// What the lease was taken for.
+    /// The purpose of the lease.
     pub enum Holder { Pod = "pod", Visit = "visit" }
 }
 words! {
-    /// Why a segment began.
+    /// Why a segment started.
     pub enum SegmentReason {
         Initial = "initial",
         Compaction = "compaction",
@@ -877,7 +881,7 @@ words! {
     }
 }
 words! {
-    /// Whether a waiting input opens a run or joins the one that goes on.
+    /// Whether a queued input opens a run or joins the open one.
     pub enum QueueMode { Queue = "queue", Steer = "steer" }
 }
 words! {
@@ -893,7 +897,7 @@ words! {
     pub enum TurnResult { Finished = "finished", Paused = "paused", Cancelled = "cancelled", Error = "error" }
 }
 words! {
-    /// How a run that did not fail ended.
+    /// How a run without a failure ended.
     pub enum RunResult {
         Finished = "finished",
         Paused = "paused",
@@ -904,7 +908,7 @@ words! {
     }
 }
 words! {
-    /// Why something was refused, or why a run failed.
+    /// The reason of a refusal or of a failed run.
     pub enum ErrorCode {
         AlreadyRunning = "already_running",
         NotRunning = "not_running",
@@ -938,8 +942,8 @@ words! {
 }
 
 impl Decision {
-    /// Whether the call that was asked about may go on.
-    pub fn approves(&self) -> bool {
+    /// Whether the call may run.
+    pub fn is_approval(&self) -> bool {
         matches!(
             self,
             Decision::Approved | Decision::ApprovedForSession | Decision::ApprovedRule | Decision::Answered
@@ -953,7 +957,7 @@ words! {
         Slept = "slept",
         Stopped = "stopped",
         Crashed = "crashed",
-        /// It lives on as the child of the pod that it was adopted from, which is back.
+        /// It was returned to the pod from which it was adopted, which is running again.
         Returned = "returned",
     }
 }
@@ -999,7 +1003,7 @@ words! {
 }
 
 impl Kind {
-    /// How soon an entry of this kind must be synced. A `tool_result` of a pure call may be lazy; only the pod
+    /// When an entry of this kind must be synced. A `tool_result` of a pure call may be lazy; only the pod
     /// knows that, so here it is a barrier.
     pub fn durability(&self) -> Durability {
         match self {

@@ -1,19 +1,19 @@
-//! Facts: everything folded that outlives a segment. A carry writes them down again, so opening needs no older entry.
+//! Facts: the folded state that outlives a segment. A carry repeats it, so opening needs no older entry.
 //!
-//! Here: the shapes. Elsewhere: how entries change them (`pod::apply`).
-//! Invariant: `fold` from the last carry equals `fold` of everything, which holds because the fold keeps these facts
-//! in this very struct.
+//! Here: the types. Elsewhere: applying entries (`pod::apply`).
+//! Invariant: `fold` from the last carry equals `fold` of everything, because the fold stores its state in
+//! this very struct.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::action::{Action, Class, Preview, Scope, Script};
-use crate::budget::{Budget, Paid, Spent};
+use crate::action::{Action, Class, ExecutedScript, Preview, Scope};
+use crate::budget::{Budget, PodSpend, Spend};
 use crate::entry::{
-    Actor, AskKind, AskSubject, ChildOutcome, CloneOf, Decision, ErrorCode, ForkedFrom, GoalChange, Parent,
-    PodEvent, QueueMode, Reserved, RunResult, TaskStatus, Trigger,
+    Actor, AskKind, AskSubject, ChildOutcome, CloneOrigin, Decision, ErrorCode, ForkOrigin, GoalChange,
+    ParentCall, PodEvent, QueueMode, Reserved, RunResult, TaskStatus, Trigger,
 };
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, SystemItem};
@@ -29,26 +29,26 @@ macro_rules! fact_structs {
     };
 }
 
-/// Everything folded that outlives a segment.
+/// The folded state that outlives a segment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Facts {
-    /// From `session_start`; absent only in a log that has none.
+pub struct SessionFacts {
+    /// From `session_start`; absent only in a log without one.
     pub about: Option<About>,
     pub name: Option<PodName>,
     pub archived: bool,
     pub epoch: u64,
-    /// A visit or the creator has left work (an input, an answer) that no pod has seen yet.
+    /// An offline edit or the creator has left work (an input, an answer) for the next pod.
     pub woken: bool,
-    /// The lease is held for a visit, not by a pod.
+    /// The lease is held for an offline edit, not by a pod.
     pub visiting: bool,
     pub run: Option<OpenRun>,
     /// The last run that ended.
     pub last: Option<EndedRun>,
     pub calls: Vec<OpenCall>,
     pub asks: Vec<OpenAsk>,
-    /// The questions that were answered last, oldest first: who answers one again is told that it is too late.
+    /// The last answered asks, oldest first: a second answer is refused as too late.
     pub answered: VecDeque<AnsweredAsk>,
     pub queue: VecDeque<Queued>,
     /// The queue waits for the next `run` or `resume`.
@@ -59,42 +59,42 @@ pub struct Facts {
     /// The newest `from_seq` of each sender.
     pub heard: BTreeMap<SessionId, u64>,
     pub grants: Vec<Granted>,
-    pub usage: Usage,
+    pub usage: SessionUsage,
     /// How many requests this session has made; the number of the next one.
     pub llm_calls: u64,
-    /// How many of them have ended, whichever way.
+    /// The number of finished requests.
     pub llm_ended: u64,
     /// Bytes of recordings that the log names.
     pub recorded: u64,
     /// A request without its end: the reservation counts as spent.
     pub open_llm: Option<OpenLlm>,
-    /// What requests had reserved whose use nobody knows: the process died, or the stream broke first.
-    pub unended: Spent,
-    /// How many requests this session has made itself, a fork without its parent's.
+    /// The reservations of requests with unknown usage: the process died, or the stream broke first.
+    pub unended: Spend,
+    /// The number of requests of this session; a fork does not count its parent's.
     pub requests: u64,
-    /// What `set{budget}` has set; over what manifest and mandate say.
+    /// The budget set by `set{budget}`; overrides manifest and mandate.
     pub budget: Option<Budget>,
-    /// What everybody below has spent, as far as it was read, and how many were spawned: the sum of `paid`.
-    pub children_spent: Spent,
-    /// The newest reading of what each pod below has spent itself.
-    pub paid: BTreeMap<SessionId, Paid>,
+    /// The known spending of all descendants, and the number of spawns: the sum of `paid`.
+    pub children_spent: Spend,
+    /// The newest spending of each descendant.
+    pub paid: BTreeMap<SessionId, PodSpend>,
     pub tasks: Vec<TaskFact>,
-    /// The highest number that a task has had: numbers are not used again.
+    /// The highest task id so far: ids are not reused.
     pub task_ids: u64,
-    /// Requests since a task was last changed, or the model last reminded of them.
+    /// Requests since the last change of a task or reminder of the model.
     pub since_task: u64,
     pub goal: Option<GoalFact>,
     /// Only with a mandate that names an objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobFacts>,
     pub read_to: BTreeMap<SessionId, u64>,
-    /// Instructions of subtrees that the model has been told and still sees.
+    /// Nested instructions that the model has received and still sees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instructed: Vec<Instructed>,
     pub op_ids: VecDeque<OpDone>,
-    /// Changes of the configuration since the session began, by key.
+    /// Configuration changes since the session started, by key.
     pub config: BTreeMap<String, Value>,
-    /// When the pod last resumed by itself, newest last, at most three.
+    /// The times of automatic resumes, newest last, at most three.
     pub resumes: VecDeque<Millis>,
     pub segment: u64,
     pub pruned_to: Option<u64>,
@@ -102,14 +102,14 @@ pub struct Facts {
 }
 
 fact_structs! {
-    /// A file of instructions that was told.
+    /// An instruction file that the model has received.
     pub struct Instructed {
         pub path: String,
-        /// How much of it was told.
+        /// The length of the received part.
         pub bytes: u64,
     }
 
-    /// Who this session is. Never changes, except for the name (`Facts::name`).
+    /// The identity of this session. Constant, except for the name (`Facts::name`).
     pub struct About {
         pub session: SessionId,
         pub created: Millis,
@@ -121,9 +121,9 @@ fact_structs! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub mandate: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub parent: Option<Parent>,
+        pub parent: Option<ParentCall>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub from: Option<ForkedFrom>,
+        pub from: Option<ForkOrigin>,
     }
 
     pub struct OpenRun {
@@ -133,30 +133,30 @@ fact_structs! {
         pub attempt: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub continues: Option<RunId>,
-        /// The turn that is going on, or the next one: counts requests of this run, continuations apart.
+        /// The current or next turn: counts requests of this run without continuations.
         pub turn: u64,
-        /// How often the reply of this turn was continued after its stream broke.
+        /// How often the reply of this turn was continued after a broken stream.
         #[serde(default)]
         pub continued: u32,
-        /// A turn has begun and not ended.
+        /// A turn has started and not ended.
         #[serde(default)]
         pub in_turn: bool,
-        /// Length of the context when the input came: where a rollback goes back to. Absent without an input.
+        /// Length of the context before the input: the target of a rollback. Absent without an input.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub input_at: Option<u64>,
-        /// The write scope was captured, so that what commands of this run change can be undone.
+        /// The write scope was captured, so that changes by commands of this run can be undone.
         #[serde(default)]
         pub captured: bool,
-        /// The model has said something in this run.
+        /// The model has produced output in this run.
         #[serde(default)]
         pub produced: bool,
-        /// The run waits for this time before it asks the model again.
+        /// The run waits until this time before the next request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub waits_until: Option<Millis>,
-        /// Notes drained in this run; a rollback makes them notes again.
+        /// Inbox messages used in this run; a rollback makes them pending again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub drained: Vec<Note>,
-        /// Steering drained in this run; a rollback puts it back into the queue.
+        /// Steering used in this run; a rollback returns it to the queue.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub steered: Vec<Queued>,
     }
@@ -168,21 +168,21 @@ fact_structs! {
         pub attempt: u32,
         pub turn: u64,
         pub result: EndResult,
-        /// A paused or interrupted run was given up.
+        /// A paused or interrupted run was abandoned.
         #[serde(default)]
         pub abandoned: bool,
-        /// It was interrupted while it waited for this time; then it goes on by itself.
+        /// It was interrupted while waiting for this time; it then resumes automatically.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub waits_until: Option<Millis>,
     }
 
-    /// A call that has no result yet.
+    /// A call without a result.
     pub struct OpenCall {
         pub call_id: CallId,
         pub tool: String,
         pub arguments: Text,
         pub stage: CallStage,
-        /// A client made this call: it belongs to no run and its result is not history.
+        /// The client that made this call: it belongs to no run and its result is not history.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Actor>,
     }
@@ -192,15 +192,15 @@ fact_structs! {
         pub action: Action,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub preview: Option<Preview>,
-        /// When.
+        /// The time of the dispatch.
         #[serde(default)]
         pub at: Millis,
-        /// The mind carries it out itself.
+        /// The pod executes it itself.
         #[serde(default)]
         pub own: bool,
     }
 
-    /// A question without an answer.
+    /// An ask without an answer.
     pub struct OpenAsk {
         pub id: AskId,
         pub ask: AskKind,
@@ -210,7 +210,7 @@ fact_structs! {
         pub expires: Option<Millis>,
     }
 
-    /// A question that has its answer.
+    /// An answered ask.
     pub struct AnsweredAsk {
         pub id: AskId,
         pub decision: Decision,
@@ -223,12 +223,12 @@ fact_structs! {
         pub op_id: Option<String>,
         pub from: Actor,
         pub mode: QueueMode,
-        /// What it refers to, as it was read when it was accepted.
+        /// The references of the input, as read when it was accepted.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub attached: Vec<SystemItem>,
     }
 
-    /// A notification or a report on its way into the context.
+    /// A notification or report that is not in the context yet.
     pub struct Note {
         pub seq: u64,
         pub from: Actor,
@@ -239,38 +239,38 @@ fact_structs! {
         pub wake: bool,
     }
 
-    /// A child that this pod remembers: its name stays taken as long.
+    /// A known child; its name stays reserved.
     pub struct OpenChild {
         pub session: SessionId,
         pub name: PodName,
         pub call_id: CallId,
         pub scope: Scope,
-        /// What it and everything below it may have spent in all when this life of it ends.
+        /// The total spending limit of it and its descendants until this process of it ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub budget: Option<Budget>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub adopted_from: Option<SessionId>,
-        /// Who is between it and this pod, nearest to it first, if it was adopted.
+        /// If adopted: the pods between it and this pod, nearest to it first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub line: Vec<SessionId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub clone: Option<CloneOf>,
-        /// Its process is known to have been ready in this life of it.
+        pub clone: Option<CloneOrigin>,
+        /// Its current process has reported `ready`.
         #[serde(default)]
         pub ready: bool,
-        /// How this life of it ended; while it is absent the loan is out.
+        /// How its current process ended; while absent, the loan is active.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub ended: Option<HowEnded>,
-        /// It has lived before this life of it.
+        /// It had an earlier process.
         #[serde(default)]
         pub lived: bool,
-        /// What it and everything below it had spent when this life of it began.
+        /// The spending of it and its descendants when its current process started.
         #[serde(default)]
-        pub before: Spent,
-        /// What it has asked and, as far as is known, not been answered.
+        pub before: Spend,
+        /// Its open asks, as far as known.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub asks: Vec<OpenAsk>,
-        /// The newest report of it that a WaitPods may return, by the `seq` of its `inbox` entry.
+        /// Its newest report that WaitPods may return, by the `seq` of its `inbox` entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reported: Option<u64>,
     }
@@ -292,13 +292,13 @@ fact_structs! {
         pub rule: String,
         pub reach: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        pub scripts: Vec<Script>,
+        pub scripts: Vec<ExecutedScript>,
     }
 
     pub struct OpenLlm {
         pub call: u64,
         pub reserved: Reserved,
-        /// What it used is known and counted.
+        /// Its usage is known and counted.
         #[serde(default)]
         pub counted: bool,
     }
@@ -317,10 +317,10 @@ fact_structs! {
         pub used: u32,
     }
 
-    /// An operation that was accepted: the same `op_id` again gets the same answer.
+    /// A completed operation: a repeated `op_id` gets the same reply.
     pub struct OpDone {
         pub op_id: String,
-        pub gave: OpGave,
+        pub gave: OpOutcome,
     }
 }
 
@@ -333,12 +333,12 @@ pub enum EndResult {
     Errored(ErrorCode),
 }
 
-/// How far an open call has come.
+/// The progress of an open call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallStage {
-    /// The model wishes it; not judged, or to be judged again.
+    /// Requested by the model; not judged, or to be judged again.
     Wished,
     Asked(AskId),
     Answered {
@@ -346,12 +346,12 @@ pub enum CallStage {
         decision: Decision,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
-        /// The rule that is to be appended to the person's policy, if that was the answer.
+        /// The rule to append to the user's policy, if that was the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
-        /// The scripts that the question showed.
+        /// The scripts shown in the ask.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        scripts: Vec<Script>,
+        scripts: Vec<ExecutedScript>,
     },
     Dispatched(Box<Dispatched>),
 }
@@ -359,7 +359,7 @@ pub enum CallStage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum OpGave {
+pub enum OpOutcome {
     Run(RunId),
     Queued(QueueId),
 }
@@ -368,7 +368,7 @@ pub enum OpGave {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Usage {
+pub struct SessionUsage {
     pub input: u64,
     pub output: u64,
     pub cache_read: u64,
@@ -379,7 +379,7 @@ pub struct Usage {
 }
 
 impl OpenChild {
-    /// One of which no more is known than who it is and what it holds.
+    /// A child of which only the identity and the scope are known.
     pub fn new(session: SessionId, name: PodName, call_id: CallId, scope: Scope) -> OpenChild {
         OpenChild {
             session,
@@ -393,7 +393,7 @@ impl OpenChild {
             ready: false,
             ended: None,
             lived: true,
-            before: Spent::default(),
+            before: Spend::default(),
             asks: Vec::new(),
             reported: None,
         }

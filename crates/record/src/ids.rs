@@ -1,7 +1,8 @@
-//! Names of things: sessions, runs, asks, queued inputs, calls; and where new ones come from.
+//! Ids: sessions, runs, asks, queued inputs, calls; and their generator.
 //!
-//! Here: the types, and `Ids`, which makes new ones from a moment and a seed so that a mind needs no randomness.
-//! Invariant: the same moment and seed give the same ids (`the_same_seed_gives_the_same_ids`).
+//! Here: the types, and `IdGenerator`, which derives ids from a time and a seed, so that core crates need no
+//! randomness.
+//! Invariant: the same time and seed give the same ids (`the_same_seed_gives_the_same_ids`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +29,7 @@ macro_rules! uuid_id {
 
         impl FromStr for $name {
             type Err = uuid::Error;
-            /// Takes the bare id and, for sessions, the `s_` form of the API.
+            /// Accepts the bare id and, for sessions, the `s_` form of the API.
             fn from_str(text: &str) -> Result<Self, uuid::Error> {
                 Uuid::parse_str(text.strip_prefix("s_").unwrap_or(text)).map($name)
             }
@@ -45,15 +46,15 @@ uuid_id!(
     RunId
 );
 uuid_id!(
-    /// A durable question.
+    /// An ask.
     AskId
 );
 uuid_id!(
-    /// An input that waits in the queue, or steering on its way.
+    /// A queued input, or pending steering.
     QueueId
 );
 
-/// A call's name, as the model (or the client that made it) gave it.
+/// A call id, assigned by the model or the client.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -71,8 +72,9 @@ impl From<&str> for CallId {
     }
 }
 
-/// A pod's name, which is its thread's name: 1 to 40 letters and digits of any script, spaces and hyphens; a letter or
-/// digit first, no space last. Checked once, at the door: no control, bidirectional or invisible character gets in.
+/// A pod's name, which is its thread's name: 1 to 40 letters and digits of any script, spaces and hyphens;
+/// the first character is a letter or digit, the last one is not a space. Validated on construction: control,
+/// bidirectional and invisible characters are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -83,15 +85,15 @@ impl PodName {
         &self.0
     }
 
-    /// A name made from any text, in small letters: what does not fit becomes a hyphen. Used for names taken from
+    /// A name from any text, in lower case: invalid characters become hyphens. Used for names from
     /// directories.
-    pub fn from_any(text: &str) -> PodName {
+    pub fn from_text(text: &str) -> PodName {
         let mut name = String::new();
         let mut length = 0;
         for c in text.chars().flat_map(char::to_lowercase) {
             let c = if is_name_char(c) && c != ' ' { c } else { '-' };
             let begins = name.is_empty() && !c.is_alphanumeric();
-            if length < NAME_CHARS && !begins && !(c == '-' && name.ends_with('-')) {
+            if length < MAX_NAME_CHARS && !begins && !(c == '-' && name.ends_with('-')) {
                 name.push(c);
                 length += 1;
             }
@@ -101,16 +103,16 @@ impl PodName {
     }
 }
 
-/// Characters of a name.
-const NAME_CHARS: usize = 40;
+/// The maximum length of a name in characters.
+const MAX_NAME_CHARS: usize = 40;
 
-/// Letters and digits of any script, the marks that belong to letters, spaces and hyphens.
+/// Letters and digits of any script, combining marks, spaces and hyphens.
 fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '-' || c == ' ' || is_mark(c)
 }
 
-/// Marks that are written on or around letters, by their blocks. The standard library calls only some of them alphabetic.
-/// None of these ranges holds a control, bidirectional or invisible character.
+/// Combining marks, by Unicode block. The standard library classifies only some of them as alphabetic. None
+/// of these ranges contains a control, bidirectional or invisible character.
 fn is_mark(c: char) -> bool {
     matches!(u32::from(c),
         0x0300..=0x034E | 0x0350..=0x036F | 0x0483..=0x0487 | 0x0591..=0x05C7 | 0x0610..=0x061A | 0x064B..=0x065F
@@ -127,30 +129,30 @@ impl fmt::Display for PodName {
 
 /// The text is not a pod name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadName(pub String);
+pub struct InvalidPodName(pub String);
 
-impl fmt::Display for BadName {
+impl fmt::Display for InvalidPodName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a pod name: use 1 to {NAME_CHARS} letters, digits, spaces and hyphens, a letter or digit first",
+            "`{}` is not a pod name: use 1 to {MAX_NAME_CHARS} letters, digits, spaces and hyphens, a letter or digit first",
             self.0
         )
     }
 }
 
-impl std::error::Error for BadName {}
+impl std::error::Error for InvalidPodName {}
 
 impl FromStr for PodName {
-    type Err = BadName;
-    fn from_str(text: &str) -> Result<Self, BadName> {
+    type Err = InvalidPodName;
+    fn from_str(text: &str) -> Result<Self, InvalidPodName> {
         let begins = text.chars().next().is_some_and(char::is_alphanumeric);
-        let long = text.chars().nth(NAME_CHARS).is_some();
+        let long = text.chars().nth(MAX_NAME_CHARS).is_some();
         if !begins || long || text.ends_with(' ') || !text.chars().all(is_name_char) {
-            // The message must not do what the name would have done to a terminal.
+            // The message must not send control characters to a terminal.
             let shown =
                 |c: char| if c.is_control() || !(is_name_char(c) || c.is_ascii()) { '\u{fffd}' } else { c };
-            return Err(BadName(text.chars().take(80).map(shown).collect()));
+            return Err(InvalidPodName(text.chars().take(80).map(shown).collect()));
         }
         Ok(PodName(text.to_owned()))
     }
@@ -163,23 +165,23 @@ impl<'de> Deserialize<'de> for PodName {
     }
 }
 
-/// New ids from a moment and a seed: UUIDv7, so that they sort by time, and without a source of randomness.
+/// Generates ids from a time and a seed: UUIDv7, which sort by time, without a source of randomness.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub struct IdGenerator {
     now: Millis,
     seed: u64,
     count: u64,
 }
 
-impl Ids {
-    pub fn new(now: Millis, seed: u64) -> Ids {
-        Ids { now, seed, count: 0 }
+impl IdGenerator {
+    pub fn new(now: Millis, seed: u64) -> IdGenerator {
+        IdGenerator { now, seed, count: 0 }
     }
 
     pub fn next_uuid(&mut self) -> Uuid {
         self.count += 1;
-        let high = mix(self.seed ^ mix(self.count));
-        let low = mix(high ^ self.seed.rotate_left(32) ^ self.count);
+        let high = mix_bits(self.seed ^ mix_bits(self.count));
+        let low = mix_bits(high ^ self.seed.rotate_left(32) ^ self.count);
         let mut random = [0u8; 10];
         random[..8].copy_from_slice(&high.to_be_bytes());
         random[8..].copy_from_slice(&low.to_be_bytes()[..2]);
@@ -188,7 +190,7 @@ impl Ids {
 }
 
 /// SplitMix64's finisher: every bit of the input reaches every bit of the output.
-fn mix(mut z: u64) -> u64 {
+fn mix_bits(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -201,16 +203,16 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_ids() {
-        let (mut a, mut b) = (Ids::new(5, 7), Ids::new(5, 7));
+        let (mut a, mut b) = (IdGenerator::new(5, 7), IdGenerator::new(5, 7));
         let first = a.next_uuid();
         assert_eq!(first, b.next_uuid());
         assert_ne!(first, a.next_uuid());
         assert_eq!(first.get_version_num(), 7);
-        assert_ne!(first, Ids::new(5, 8).next_uuid());
+        assert_ne!(first, IdGenerator::new(5, 8).next_uuid());
     }
 
     #[test]
-    fn pod_names_are_checked_at_the_door() {
+    fn pod_names_are_validated_on_construction() {
         let good = [
             "a",
             "0-x",
@@ -259,10 +261,10 @@ mod tests {
             assert!(!why.chars().any(char::is_control) && !why.contains('\u{202e}'), "{why:?}");
         }
         assert_eq!(
-            PodName::from_any("\u{41f}\u{440}\u{43e}\u{435}\u{43a}\u{442} 2").as_str(),
+            PodName::from_text("\u{41f}\u{440}\u{43e}\u{435}\u{43a}\u{442} 2").as_str(),
             "\u{43f}\u{440}\u{43e}\u{435}\u{43a}\u{442}-2"
         );
-        assert_eq!(PodName::from_any("My Project!").as_str(), "my-project");
-        assert_eq!(PodName::from_any("///").as_str(), "pod");
+        assert_eq!(PodName::from_text("My Project!").as_str(), "my-project");
+        assert_eq!(PodName::from_text("///").as_str(), "pod");
     }
 }

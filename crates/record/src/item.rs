@@ -1,16 +1,16 @@
-//! Items: the pieces of model-visible history; and input segments, what somebody says to a pod.
+//! Items: the model-visible history; and input segments, the parts of a user input.
 //!
-//! Provider-specific ids are not here on purpose: a session continues on another provider.
+//! Provider-specific ids are excluded on purpose: a session can continue on another provider.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::ids::CallId;
+use crate::string_enum::words;
 use crate::text::Text;
-use crate::words::words;
 
 words! {
-    /// Who speaks in a message.
+    /// The author of a message.
     pub enum Role { User = "user", Assistant = "assistant", System = "system" }
 }
 
@@ -31,7 +31,7 @@ pub enum Item {
         signature: Option<Text>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         encrypted: Option<Text>,
-        /// `provider/model` that signed or encrypted it: nobody else can read it, so nobody else is sent it.
+        /// The `provider/model` that signed or encrypted it: other models cannot read it and do not get it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
@@ -48,10 +48,10 @@ pub enum Item {
         content: Option<Text>,
         #[serde(default)]
         is_error: bool,
-        /// The whole of what it said, where `content` is only a part.
+        /// The full output, if `content` is only a part.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blob: Option<String>,
-        /// What it showed.
+        /// Images in the output.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<ImageBlob>,
     },
@@ -60,7 +60,7 @@ pub enum Item {
     Unknown,
 }
 
-/// An image that lies in a blob.
+/// An image in a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImageBlob {
@@ -92,17 +92,17 @@ impl Item {
         Item::Message { role, content: vec![Content::Text { text: text.into() }] }
     }
 
-    pub fn user(text: impl Into<Text>) -> Item {
+    pub fn user_message(text: impl Into<Text>) -> Item {
         Item::message(Role::User, text)
     }
 
-    pub fn assistant(text: impl Into<Text>) -> Item {
+    pub fn assistant_message(text: impl Into<Text>) -> Item {
         Item::message(Role::Assistant, text)
     }
 
-    /// Whether some text of the item lies in a blob.
+    /// Whether some text of the item is in a blob.
     pub fn is_spilled(&self) -> bool {
-        let there = |text: &Text| text.here().is_none();
+        let there = |text: &Text| text.inline().is_none();
         match self {
             Item::Message { content, .. } => content.iter().any(|part| match part {
                 Content::Text { text } | Content::Refusal { text } => there(text),
@@ -118,7 +118,7 @@ impl Item {
     }
 
     /// Visits every text of the item.
-    pub fn texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
+    pub fn visit_texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
         match self {
             Item::Message { content, .. } => {
                 for part in content {
@@ -140,7 +140,7 @@ impl Item {
     }
 }
 
-/// A piece of what somebody says: an *input segment*, never called just a segment.
+/// A part of a user input: an *input segment*, never called just a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputSegment {
     Text {
@@ -172,7 +172,7 @@ pub enum InputSegment {
     Unknown(Value),
 }
 
-/// Where an image's bytes are. `Data` is base64 and becomes a blob before it is logged.
+/// The location of an image's bytes. `Data` is base64 and is replaced by a blob before it is logged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -182,7 +182,7 @@ pub enum ImageSource {
     Blob(String),
 }
 
-/// The written form of the known kinds; `InputSegment` adds the unknown ones.
+/// The serialized form of the known kinds; `InputSegment` adds the unknown ones.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -223,11 +223,11 @@ const KNOWN_SEGMENTS: [&str; 7] =
     ["text", "paste", "file_ref", "image", "knowledge_ref", "workflow_invoke", "skill_ref"];
 
 impl InputSegment {
-    pub fn text(content: impl Into<Text>) -> InputSegment {
+    pub fn from_text(content: impl Into<Text>) -> InputSegment {
         InputSegment::Text { content: content.into() }
     }
 
-    pub fn texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
+    pub fn visit_texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
         match self {
             InputSegment::Text { content } | InputSegment::Paste { content, .. } => visit(content),
             InputSegment::FileRef { .. }
@@ -239,8 +239,8 @@ impl InputSegment {
         }
     }
 
-    /// Whether something has to be read before a model can make anything of it.
-    pub fn refers(&self) -> bool {
+    /// Whether the segment refers to a file that must be read before the model can use it.
+    pub fn has_reference(&self) -> bool {
         match self {
             InputSegment::FileRef { .. }
             | InputSegment::KnowledgeRef { .. }
@@ -253,8 +253,8 @@ impl InputSegment {
         }
     }
 
-    /// The segment as the model reads it.
-    pub fn flatten(&self) -> Content {
+    /// The segment as the model gets it.
+    pub fn to_content(&self) -> Content {
         let text = match self {
             InputSegment::Text { content } | InputSegment::Paste { content, .. } => content.clone(),
             InputSegment::FileRef { path } => format!("@{path}").into(),
@@ -272,18 +272,18 @@ impl InputSegment {
     }
 }
 
-/// Whether what an input refers to has not been read: nothing was attached to it, or an image is not a blob yet.
-pub fn unread(segments: &[InputSegment], attached: &[SystemItem]) -> bool {
+/// Whether references of an input are unread: nothing is attached, or an image is not a blob yet.
+pub fn has_unread_references(segments: &[InputSegment], attached: &[SystemItem]) -> bool {
     let outside = |segment: &InputSegment| match segment {
         InputSegment::Image { source, .. } => !matches!(source, ImageSource::Blob(_)),
-        segment => attached.is_empty() && segment.refers(),
+        segment => attached.is_empty() && segment.has_reference(),
     };
     segments.iter().any(outside)
 }
 
-/// What was said, as one user message.
-pub fn flatten(segments: &[InputSegment]) -> Item {
-    Item::Message { role: Role::User, content: segments.iter().map(InputSegment::flatten).collect() }
+/// The input as one user message.
+pub fn flatten_input(segments: &[InputSegment]) -> Item {
+    Item::Message { role: Role::User, content: segments.iter().map(InputSegment::to_content).collect() }
 }
 
 impl Serialize for InputSegment {
@@ -341,7 +341,7 @@ impl schemars::JsonSchema for InputSegment {
 }
 
 words! {
-    /// Why a system item stands in the context.
+    /// Why a system item is in the context.
     pub enum SystemKind {
         Notification = "notification",
         PodEvent = "pod_event",
@@ -367,8 +367,8 @@ pub struct SystemItem {
 }
 
 impl SystemItem {
-    /// The item as the model reads it. How a provider is told in mid-history is the provider's own matter.
-    pub fn item(&self) -> Item {
+    /// The item as the model gets it. Each provider decides how to represent it in the middle of a history.
+    pub fn to_item(&self) -> Item {
         Item::message(Role::System, self.body.clone())
     }
 }
@@ -382,7 +382,7 @@ mod tests {
         let line = r#"{"kind":"hologram","x":[1,2]}"#;
         let segment: InputSegment = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&segment).unwrap(), line);
-        assert_eq!(segment.flatten(), Content::Text { text: "[unknown input segment]".into() });
+        assert_eq!(segment.to_content(), Content::Text { text: "[unknown input segment]".into() });
     }
 
     #[test]

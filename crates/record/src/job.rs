@@ -1,7 +1,7 @@
-//! What is known of a job: a session with a mandate that names an objective.
+//! Job state: a job is a session with a mandate that names an objective.
 //!
-//! Here: the shapes, kept among the facts of a session. Elsewhere: how entries change them and where a job may go
-//! (`thread`), who moves it (`pod`, and `host` while no pod lives).
+//! Here: the types, part of the facts of a session. Elsewhere: applying entries and valid transitions
+//! (`thread`), advancing jobs (`pod`, and `host` while no pod is running).
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Millis, SessionId};
 use crate::text::Text;
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -23,7 +23,7 @@ pub enum JobState {
     Completed,
     Failed,
     Cancelled,
-    /// A word of a later version: somebody must look, nothing runs by itself.
+    /// A state of a later version: the user must act, nothing runs automatically.
     #[serde(other)]
     Unknown,
 }
@@ -40,7 +40,7 @@ impl JobState {
         JobState::Cancelled,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub fn state_name(self) -> &'static str {
         match self {
             JobState::Queued => "queued",
             JobState::Running => "running",
@@ -54,13 +54,13 @@ impl JobState {
         }
     }
 
-    /// A final state never changes; again is a fork.
+    /// A final state never changes; a repetition is a fork.
     pub fn is_final(self) -> bool {
         matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
     }
 }
 
-/// What happened to a job, in one word.
+/// The kind of a job event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -69,7 +69,7 @@ pub enum JobPhase {
     Running,
     ProgressUpdated,
     Completed,
-    /// With a retry left the job waits.
+    /// If retries are left, the job waits.
     Failed,
     Cancelled,
     Paused,
@@ -79,12 +79,12 @@ pub enum JobPhase {
     Unknown,
 }
 
-/// Everything folded of a job.
+/// The folded state of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobFacts {
     pub state: JobState,
-    /// Retries that the mandate allows.
+    /// The maximum number of retries.
     pub max: u32,
     /// The mandate has an acceptance command.
     #[serde(default)]
@@ -92,124 +92,124 @@ pub struct JobFacts {
     /// Retries so far.
     #[serde(default)]
     pub retries: u32,
-    /// When it is tried again.
+    /// The time of the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
-    /// The provider wants to be left alone until then.
+    /// The provider requests a delay until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Millis>,
     /// The last attempt failed: the next one is a retry.
     #[serde(default)]
     pub failed: bool,
-    /// A run has finished, and the acceptance command has not spoken.
+    /// A run has finished, and the acceptance command has not decided yet.
     #[serde(default)]
     pub accepting: bool,
-    /// How often it was begun: no two acceptances have the same name.
+    /// The number of started acceptances, used in their unique names.
     #[serde(default)]
     pub acceptances: u64,
-    /// What the acceptance command said against the last attempt; the next one has not heard it.
+    /// Why the acceptance command rejected the last attempt; not yet passed to the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<Rejected>,
+    pub rejected: Option<RejectedAttempt>,
     /// 0 to 100.
     #[serde(default)]
     pub percent: u8,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Only of a job that others come from.
+    /// Only for a job that creates others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub makes: Option<Makes>,
+    pub makes: Option<JobTrigger>,
     /// Oldest first; the log has the rest.
     #[serde(default)]
     pub history: VecDeque<JobItem>,
 }
 
 impl JobFacts {
-    /// It has ended, and the one that is to follow it does not stand yet.
-    pub fn owes_another(&self) -> bool {
+    /// It has ended, and its successor has not been created yet.
+    pub fn needs_successor(&self) -> bool {
         let ended = matches!(self.state, JobState::Completed | JobState::Failed);
-        let owed = |makes: &Makes| {
-            makes.when == MakesWhen::AfterEnd && makes.last.as_ref().is_none_or(|last| !last.made)
+        let owed = |makes: &JobTrigger| {
+            makes.when == TriggerCondition::AfterEnd && makes.last.as_ref().is_none_or(|last| !last.made)
         };
         ended && self.makes.as_ref().is_some_and(owed)
     }
 
-    /// It stays while others are made from it, and never runs itself.
+    /// It remains while other jobs are created from it, and never runs itself.
     pub fn is_scheduled(&self) -> bool {
-        self.makes.as_ref().is_some_and(|makes| makes.when == MakesWhen::OnSchedule)
+        self.makes.as_ref().is_some_and(|makes| makes.when == TriggerCondition::OnSchedule)
     }
 
-    /// Another one that was named in the log and is not known to stand.
-    pub fn to_be_made(&self) -> Option<&Firing> {
+    /// A job that the log has announced and that may not exist yet.
+    pub fn pending_firing(&self) -> Option<&JobFiring> {
         let last = self.makes.as_ref()?.last.as_ref()?;
         (last.session.is_some() && !last.made).then_some(last)
     }
 }
 
-/// Others that come from a job.
+/// The jobs created from a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Makes {
-    pub when: MakesWhen,
-    /// How many there are so far.
+pub struct JobTrigger {
+    pub when: TriggerCondition,
+    /// The number of jobs created so far.
     #[serde(default)]
     pub count: u64,
-    /// The newest one that was made, or is to be.
+    /// The newest job that was or will be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<Firing>,
+    pub last: Option<JobFiring>,
 }
 
-/// When another job comes from one.
+/// When another job is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum MakesWhen {
+pub enum TriggerCondition {
     OnSchedule,
     AfterEnd,
-    /// A word of a later version: nothing is made.
+    /// A value of a later version: no job is created.
     #[serde(other)]
     Unknown,
 }
 
-/// A time at which another job was to come from one.
+/// A time at which another job should be created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Firing {
+pub struct JobFiring {
     pub due: Millis,
-    /// The session of the new job. It is written down before that is made, and made with this id and no other.
-    /// Absent: none is made this time.
+    /// The session id of the new job, logged before the job is created with exactly this id. Absent: no job
+    /// is created this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The session stands.
+    /// The session exists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub made: bool,
-    /// Times before it at which nobody was there to make one.
+    /// Earlier times that were missed, because no host was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missed: Option<Missed>,
+    pub missed: Option<MissedFirings>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Missed {
-    /// No more than are counted.
+pub struct MissedFirings {
+    /// At most the counting limit.
     pub count: u64,
     pub first: Millis,
     pub last: Millis,
 }
 
-/// Why an attempt was not accepted.
+/// Why an attempt was rejected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Rejected {
+pub struct RejectedAttempt {
     pub summary: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Text>,
 }
 
-/// One thing that happened to a job.
+/// An event of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobItem {
-    /// The entry that says so.
+    /// Its entry.
     pub seq: u64,
     pub at: Millis,
     pub phase: JobPhase,

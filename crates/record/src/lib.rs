@@ -1,7 +1,8 @@
-//! Record: what happened.
+//! Record: the data model of the log: ids, items, actions, entries, the facts folded from them, and the line
+//! format.
 //!
-//! The words of the log: ids, items, actions, entries, the facts that they fold into, and the written form of a line.
-//! It is at the bottom because the log stores it, clients show it and the mind folds it; it stays small and additive.
+//! It is the lowest crate because the log stores it, clients show it and the pod folds it; it stays small and
+//! changes only by additions.
 
 mod action;
 mod budget;
@@ -9,33 +10,39 @@ mod effort;
 mod entry;
 mod facts;
 mod ids;
+mod internal_call;
 mod item;
 mod job;
 pub mod limits;
 pub mod line;
-mod own;
 mod spill;
+mod string_enum;
 mod text;
-mod words;
 
-pub use action::{Action, Class, Judgement, Outcome, Permission, Preview, Scope, ScopeRule, Script, Verdict};
-pub use budget::{Budget, Paid, Spent};
+pub use action::{
+    Action, Class, ExecutedScript, Judgement, Outcome, Permission, PolicyVerdict, Preview, Scope, ScopeRule,
+};
+pub use budget::{Budget, PodSpend, Spend};
 pub use effort::{Effort, Reasoning};
 pub use entry::*;
 pub use facts::{
-    About, AnsweredAsk, CallStage, Dispatched, EndResult, EndedRun, Facts, GoalFact, Granted, HowEnded,
-    Instructed, Note, OpDone, OpGave, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report,
-    TaskFact, Usage,
+    About, AnsweredAsk, CallStage, Dispatched, EndResult, EndedRun, GoalFact, Granted, HowEnded, Instructed,
+    Note, OpDone, OpOutcome, OpenAsk, OpenCall, OpenChild, OpenLlm, OpenRun, Queued, Report, SessionFacts,
+    SessionUsage, TaskFact,
 };
-pub use ids::{AskId, BadName, CallId, Ids, Millis, PodName, QueueId, RunId, SessionId};
+pub use ids::{AskId, CallId, IdGenerator, InvalidPodName, Millis, PodName, QueueId, RunId, SessionId};
+pub use internal_call::{InternalCall, PodToolCall, SendMode, SpawnPod, WaitUntil};
 pub use item::{
-    Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten, unread,
+    Content, ImageBlob, ImageSource, InputSegment, Item, Role, SystemItem, SystemKind, flatten_input,
+    has_unread_references,
 };
-pub use job::{Firing, JobFacts, JobItem, JobPhase, JobState, Makes, MakesWhen, Missed, Rejected};
-pub use line::Chain;
-pub use own::{Own, PodsCall, SendMode, SpawnPod, WaitUntil};
+pub use job::{
+    JobFacts, JobFiring, JobItem, JobPhase, JobState, JobTrigger, MissedFirings, RejectedAttempt,
+    TriggerCondition,
+};
+pub use line::ChainHash;
 pub use spill::FetchError;
-pub use text::{Blob, BlobRef, Large, Text, hex};
+pub use text::{Blob, BlobRef, Large, Text, to_hex};
 
-/// The format of the log that this version writes. A higher one is refused with the version named.
-pub const FORMAT: u32 = 1;
+/// The log format that this version writes. A higher one is refused with an error that names the version.
+pub const LOG_FORMAT: u32 = 1;

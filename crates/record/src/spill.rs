@@ -1,7 +1,8 @@
-//! What is too large for a line goes to blobs first, and its name stands in its place.
+//! Moves data that is too large for a line into blobs; the line then contains the blob's name.
 //!
-//! Texts are spilled before an entry is folded: the fold keeps the name, and a hand fetches the content when a model
-//! is to see it. Lists are spilled after: the fold needs them, so a reader fetches them before it folds (`fetch`).
+//! Texts are spilled before an entry is folded: the fold keeps the name, and an adapter loads the content for
+//! the model. Lists are spilled after the fold, which needs them, so a reader loads them before it folds
+//! (`fetch_lists`).
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,37 +11,37 @@ use crate::entry::{History, Kind};
 use crate::limits::{LINE_BYTES, LIST_BYTES, TEXT_BYTES};
 use crate::text::{Blob, BlobRef, Large, Text};
 
-/// Room for the envelope and the link beside the kind.
+/// Space for the envelope and the hash in addition to the kind.
 const ENVELOPE_BYTES: usize = 1024;
 
 impl Kind {
     /// Visits every text that may be long.
-    pub fn texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
+    pub fn visit_texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
         match self {
             Kind::SegmentStart(e) => visit(&mut e.system_prompt),
-            Kind::UserInput(e) => e.segments.iter_mut().for_each(|s| s.texts_mut(visit)),
+            Kind::UserInput(e) => e.segments.iter_mut().for_each(|s| s.visit_texts_mut(visit)),
             Kind::QueuedInput(e) => {
-                e.segments.iter_mut().for_each(|s| s.texts_mut(visit));
+                e.segments.iter_mut().for_each(|s| s.visit_texts_mut(visit));
                 e.attached.iter_mut().for_each(|item| visit(&mut item.body));
             }
             Kind::Inbox(e) => e.message.iter_mut().for_each(visit),
             Kind::SystemEntry(e) => visit(&mut e.item.body),
-            Kind::AssistantItem(e) => e.item.texts_mut(visit),
-            Kind::ToolResult(e) => e.item.texts_mut(visit),
+            Kind::AssistantItem(e) => e.item.visit_texts_mut(visit),
+            Kind::ToolResult(e) => e.item.visit_texts_mut(visit),
             Kind::ToolDispatch(e) => e.arguments.iter_mut().for_each(visit),
             _ => {}
         }
     }
 
-    /// Moves texts that are too long for a line into blobs: those over the limit, then, while the line is still too
-    /// long, shorter and shorter ones.
+    /// Moves texts that are too long for a line into blobs: first those over the limit, then, while the line
+    /// is still too long, shorter ones.
     pub fn spill_texts(&mut self) -> Vec<Blob> {
         let mut blobs = Vec::new();
         let mut limit = TEXT_BYTES;
         loop {
             let mut left = 0usize;
-            self.texts_mut(&mut |text| {
-                if let Text::Here(here) = text {
+            self.visit_texts_mut(&mut |text| {
+                if let Text::Inline(here) = text {
                     if here.len() > limit {
                         let blob = Blob::new(std::mem::take(here).into_bytes());
                         *text = Text::Blob(blob.name.clone());
@@ -50,9 +51,9 @@ impl Kind {
                     }
                 }
             });
-            // JSON escapes at worst six bytes for one; measure only when that could matter.
+            // JSON escapes a byte to at most six; measure only if that could matter.
             let long =
-                left > LINE_BYTES / 6 - ENVELOPE_BYTES && written_len(self) > LINE_BYTES - ENVELOPE_BYTES;
+                left > LINE_BYTES / 6 - ENVELOPE_BYTES && serialized_len(self) > LINE_BYTES - ENVELOPE_BYTES;
             if !long || limit < 64 {
                 return blobs;
             }
@@ -79,7 +80,7 @@ impl Kind {
         blobs
     }
 
-    /// Puts spilled lists back, with the content that `fetch` gives for a name. Texts stay where they are.
+    /// Restores spilled lists with the content that `fetch` returns for a name. Texts remain spilled.
     pub fn fetch_lists<E>(
         &mut self,
         fetch: &mut dyn FnMut(&BlobRef) -> Result<Vec<u8>, E>,
@@ -99,10 +100,10 @@ impl Kind {
         }
     }
 
-    /// Every blob that this entry names as part of itself.
-    pub fn blobs(&self) -> Vec<BlobRef> {
+    /// Every blob that is part of this entry.
+    pub fn blob_refs(&self) -> Vec<BlobRef> {
         let mut names = Vec::new();
-        self.clone().texts_mut(&mut |text| {
+        self.clone().visit_texts_mut(&mut |text| {
             if let Text::Blob(name) = text {
                 names.push(name.clone());
             }
@@ -138,18 +139,18 @@ impl Kind {
     }
 }
 
-/// A spilled list could not be put back.
+/// A spilled list could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError<E> {
     /// The blob could not be read.
     Blob(E),
-    /// The blob was read and is not the list that stood there.
+    /// The blob is not the original list.
     Content(String),
 }
 
-fn written_len<T: Serialize>(value: &T) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
+fn serialized_len<T: Serialize>(value: &T) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
         fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
             self.0 += buf.len();
             Ok(buf.len())
@@ -158,14 +159,14 @@ fn written_len<T: Serialize>(value: &T) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     serde_json::to_writer(&mut count, value).expect("writing plain data to memory does not fail");
     count.0
 }
 
-/// Writes a value that is too large into a blob. Half the limit each, so that two lists still fit one line.
-fn spilled<T: Serialize>(value: &T) -> Option<Blob> {
-    if written_len(value) <= LIST_BYTES / 2 {
+/// Moves a value that is too large into a blob. The limit is half of a line, so that two lists fit.
+fn spill_value<T: Serialize>(value: &T) -> Option<Blob> {
+    if serialized_len(value) <= LIST_BYTES / 2 {
         return None;
     }
     let content = serde_json::to_vec(value).expect("writing plain data to memory does not fail");
@@ -174,7 +175,7 @@ fn spilled<T: Serialize>(value: &T) -> Option<Blob> {
 
 fn spill_large<T: Serialize>(large: &mut Large<T>, blobs: &mut Vec<Blob>) {
     if let Large::Here(value) = large
-        && let Some(blob) = spilled(value)
+        && let Some(blob) = spill_value(value)
     {
         *large = Large::Blob(blob.name.clone());
         blobs.push(blob);
@@ -183,14 +184,14 @@ fn spill_large<T: Serialize>(large: &mut Large<T>, blobs: &mut Vec<Blob>) {
 
 fn spill_history(history: &mut History, blobs: &mut Vec<Blob>) {
     if let History::Here(items) = history
-        && let Some(blob) = spilled(items)
+        && let Some(blob) = spill_value(items)
     {
         *history = History::Blob(blob.name.clone());
         blobs.push(blob);
     }
 }
 
-fn content<T: DeserializeOwned, E>(bytes: &[u8]) -> Result<T, FetchError<E>> {
+fn parse_content<T: DeserializeOwned, E>(bytes: &[u8]) -> Result<T, FetchError<E>> {
     serde_json::from_slice(bytes).map_err(|e| FetchError::Content(e.to_string()))
 }
 
@@ -199,7 +200,7 @@ fn fetch_large<T: DeserializeOwned, E>(
     fetch: &mut dyn FnMut(&BlobRef) -> Result<Vec<u8>, E>,
 ) -> Result<(), FetchError<E>> {
     if let Large::Blob(name) = large {
-        *large = Large::Here(content(&fetch(name).map_err(FetchError::Blob)?)?);
+        *large = Large::Here(parse_content(&fetch(name).map_err(FetchError::Blob)?)?);
     }
     Ok(())
 }
@@ -209,7 +210,7 @@ fn fetch_history<E>(
     fetch: &mut dyn FnMut(&BlobRef) -> Result<Vec<u8>, E>,
 ) -> Result<(), FetchError<E>> {
     if let History::Blob(name) = history {
-        *history = History::Here(content(&fetch(name).map_err(FetchError::Blob)?)?);
+        *history = History::Here(parse_content(&fetch(name).map_err(FetchError::Blob)?)?);
     }
     Ok(())
 }
@@ -217,7 +218,7 @@ fn fetch_history<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AssistantItem, Carry, Facts, Item};
+    use crate::{AssistantItem, Carry, Item, SessionFacts};
 
     #[test]
     fn a_long_text_goes_to_a_blob_and_the_line_fits() {
@@ -227,18 +228,18 @@ mod tests {
         let mut kind: Kind = AssistantItem { call: 0, item }.into();
         let blobs = kind.spill_texts();
         assert!(!blobs.is_empty());
-        assert!(written_len(&kind) < LINE_BYTES);
-        assert_eq!(kind.blobs().len(), blobs.len());
+        assert!(serialized_len(&kind) < LINE_BYTES);
+        assert_eq!(kind.blob_refs().len(), blobs.len());
     }
 
     #[test]
     fn a_list_goes_to_a_blob_and_comes_back() {
-        let items: Vec<Item> = (0..2_000).map(|i| Item::user("x".repeat(1_000 + i % 7))).collect();
+        let items: Vec<Item> = (0..2_000).map(|i| Item::user_message("x".repeat(1_000 + i % 7))).collect();
         let whole: Kind = Carry {
             segment: 1,
             start: 2,
             history: History::Here(items),
-            carry: Large::Here(Box::new(Facts::default())),
+            carry: Large::Here(Box::new(SessionFacts::default())),
         }
         .into();
         let mut kind = whole.clone();

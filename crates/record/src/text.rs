@@ -1,4 +1,4 @@
-//! Texts and lists that may be too large for a line: they stand in the log as themselves or as the name of a blob.
+//! Texts and lists that may be too large for a line: stored inline or as the name of a blob.
 
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,13 +21,13 @@ pub struct Blob {
 
 impl Blob {
     pub fn new(content: Vec<u8>) -> Blob {
-        let name = BlobRef { blob: hex(&Sha256::digest(&content)), bytes: content.len() as u64 };
+        let name = BlobRef { blob: to_hex(&Sha256::digest(&content)), bytes: content.len() as u64 };
         Blob { name, content }
     }
 }
 
 /// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);
     for b in bytes {
@@ -37,65 +37,65 @@ pub fn hex(bytes: &[u8]) -> String {
     out
 }
 
-/// A text that is in the line, or in a blob if it was too long for one.
+/// A text, stored inline or, if it is too long, in a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Text {
-    Here(String),
+    Inline(String),
     Blob(BlobRef),
 }
 
 impl Text {
-    /// The text, if it is here. A text in a blob must be fetched by a hand.
-    pub fn here(&self) -> Option<&str> {
+    /// The inline text. A text in a blob must be loaded by an adapter.
+    pub fn inline(&self) -> Option<&str> {
         match self {
-            Text::Here(text) => Some(text),
+            Text::Inline(text) => Some(text),
             Text::Blob(_) => None,
         }
     }
 
-    /// The text, or what stands for it when it lies in a blob.
-    pub fn show(&self) -> std::borrow::Cow<'_, str> {
+    /// The text, or a placeholder if it is in a blob.
+    pub fn display_text(&self) -> std::borrow::Cow<'_, str> {
         match self {
-            Text::Here(text) => text.as_str().into(),
+            Text::Inline(text) => text.as_str().into(),
             Text::Blob(b) => format!("[{} bytes in blob {}]", b.bytes, b.blob).into(),
         }
     }
 
     /// Length in bytes, wherever the text is.
-    pub fn bytes(&self) -> u64 {
+    pub fn byte_len(&self) -> u64 {
         match self {
-            Text::Here(text) => text.len() as u64,
+            Text::Inline(text) => text.len() as u64,
             Text::Blob(b) => b.bytes,
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.bytes() == 0
+        self.byte_len() == 0
     }
 }
 
 impl Default for Text {
     fn default() -> Self {
-        Text::Here(String::new())
+        Text::Inline(String::new())
     }
 }
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        Text::Here(text.to_owned())
+        Text::Inline(text.to_owned())
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Text::Here(text)
+        Text::Inline(text)
     }
 }
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Text::Here(text) => serializer.serialize_str(text),
+            Text::Inline(text) => serializer.serialize_str(text),
             Text::Blob(blob) => blob.serialize(serializer),
         }
     }
@@ -110,10 +110,10 @@ impl<'de> Deserialize<'de> for Text {
                 f.write_str("a text or {\"blob\", \"bytes\"}")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
-                Ok(Text::Here(text.to_owned()))
+                Ok(Text::Inline(text.to_owned()))
             }
             fn visit_string<E: de::Error>(self, text: String) -> Result<Text, E> {
-                Ok(Text::Here(text))
+                Ok(Text::Inline(text))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text, A::Error> {
                 BlobRef::deserialize(de::value::MapAccessDeserializer::new(map)).map(Text::Blob)
@@ -134,19 +134,19 @@ impl schemars::JsonSchema for Text {
     }
 }
 
-/// A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
+/// A value, stored inline or, if it is too large, in a blob. `apply` always gets it inline: a reader loads
 /// the blob first, and a writer spills it last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(untagged)]
 pub enum Large<T> {
-    /// First, because a carry or a list never looks like a blob's name: it has no field `blob`.
+    /// First, because a carry or list never has the shape of a blob's name: it has no field `blob`.
     Blob(BlobRef),
     Here(T),
 }
 
 impl<T> Large<T> {
-    pub fn here(&self) -> Option<&T> {
+    pub fn inline(&self) -> Option<&T> {
         match self {
             Large::Here(value) => Some(value),
             Large::Blob(_) => None,

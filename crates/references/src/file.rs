@@ -1,119 +1,132 @@
-//! Files: what `@path` gives, read inside the scope as Read does it, without waiting for anything.
+//! Reads the target of `@path` inside the scope, as the Read tool does, without blocking.
 //!
-//! Text is given up to a bound and cut between characters, a directory as its names, an image as an image. What is none of
-//! these is refused. Elsewhere: what a reference can mean (`path`), what a file holds (`tools::look_at`).
-//! Invariant: a cut never breaks a character (`a_cut_never_breaks_a_character`).
+//! A text is shortened to a limit at a character boundary, a directory is listed, an image is attached. Other files are
+//! refused. Elsewhere: parsing a reference (`path`), the type of a file (`tools::look_at`).
+//! Invariant: a cut never splits a character (`a_cut_never_breaks_a_character`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use minke_files::{FILE_BYTES, Files, Opened};
-use minke_policy::Level;
+use minke_files::{MAX_FILE_BYTES, OpenedFile, ScopedFiles};
+use minke_policy::AccessLevel;
 use minke_record::{SystemItem, SystemKind};
-use minke_tools::{Sight, begins_as_image, look_at};
+use minke_tools::{FileContent, classify_content, starts_as_image};
 use rustix::fs::FileType;
 use serde_json::json;
 
-use crate::path::{Meant, readings, shown};
+use crate::path::{PathReference, parse_path_reference, printable_path};
 
-/// How far into a file its lines are counted.
-const COUNTED_BYTES: u64 = 8 * 1024 * 1024;
-/// Names of a directory that are shown, and that are looked at.
-const NAMES: usize = 1_000;
-const NAMES_LOOKED_AT: usize = 20_000;
+/// The number of bytes in which lines are counted.
+const MAX_COUNTED_BYTES: u64 = 8 * 1024 * 1024;
+/// The most names of a directory that are shown and that are read.
+const MAX_SHOWN_NAMES: usize = 1_000;
+const MAX_READ_NAMES: usize = 20_000;
 
-/// Something that was read.
+/// The content of a reference.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct Attachment {
     pub(crate) item: SystemItem,
     pub(crate) image: Option<minke_tools::Picture>,
 }
 
-/// Where to read, and how much.
-pub(crate) struct Reading<'a> {
-    pub(crate) files: &'a Files,
+/// Reads references.
+pub(crate) struct ReferenceReader<'a> {
+    pub(crate) files: &'a ScopedFiles,
     pub(crate) cwd: &'a Path,
     pub(crate) max_bytes: usize,
 }
 
-impl Reading<'_> {
-    /// What a reference means, and what is there.
-    pub(crate) fn attach(&self, text: &str) -> Result<Attached, String> {
+impl ReferenceReader<'_> {
+    /// Reads the target of a reference.
+    pub(crate) fn read_reference(&self, text: &str) -> Result<Attachment, String> {
         let mut refused = None;
-        for meant in readings(text)? {
-            let path = from(self.cwd, &meant.path);
-            match self.files.locate(&path, Level::Read) {
-                Ok(found) if found.exists => return self.read(text, &path, &meant, found.is_dir),
+        for meant in parse_path_reference(text)? {
+            let path = resolve_from(self.cwd, &meant.path);
+            match self.files.locate_path(&path, AccessLevel::Read) {
+                Ok(found) if found.exists => return self.read_path(text, &path, &meant, found.is_dir),
                 Ok(_) => {}
                 Err(e) => refused = refused.or(Some(e)),
             }
         }
         Err(match refused {
-            Some(e) => format!("`@{}` cannot be read: {e}", shown(text)),
-            None => format!("there is no file `{}` in {}", shown(text), self.cwd.display()),
+            Some(e) => format!("could not read `@{}`: {e}", printable_path(text)),
+            None => format!("there is no file `{}` in {}", printable_path(text), self.cwd.display()),
         })
     }
 
-    fn read(&self, text: &str, path: &Path, meant: &Meant, is_dir: bool) -> Result<Attached, String> {
-        let failed = |why: String| format!("`@{}` cannot be read: {why}", shown(text));
+    fn read_path(
+        &self,
+        text: &str,
+        path: &Path,
+        meant: &PathReference,
+        is_dir: bool,
+    ) -> Result<Attachment, String> {
+        let failed = |why: String| format!("could not read `@{}`: {why}", printable_path(text));
         if is_dir {
             if meant.lines.is_some() {
                 return Err(failed("it is a directory, which has no lines".to_owned()));
             }
-            return self.directory(text, path).map_err(failed);
+            return self.read_directory(text, path).map_err(failed);
         }
-        let opened = self.files.open(path).map_err(|e| failed(e.to_string()))?;
-        self.file(text, opened, meant.lines).map_err(failed)
+        let opened = self.files.open_file(path).map_err(|e| failed(e.to_string()))?;
+        self.read_file(text, opened, meant.lines).map_err(failed)
     }
 
-    fn file(&self, text: &str, opened: Opened, lines: Option<(u64, u64)>) -> Result<Attached, String> {
-        let Opened { mut file, path, meta } = opened;
-        let most = if lines.is_some() { COUNTED_BYTES } else { self.max_bytes as u64 };
+    fn read_file(
+        &self,
+        text: &str,
+        opened: OpenedFile,
+        lines: Option<(u64, u64)>,
+    ) -> Result<Attachment, String> {
+        let OpenedFile { mut file, path, meta } = opened;
+        let most = if lines.is_some() { MAX_COUNTED_BYTES } else { self.max_bytes as u64 };
         let mut bytes = Vec::new();
         let mut take = |bytes: &mut Vec<u8>, most: u64| {
             Read::by_ref(&mut file).take(most).read_to_end(bytes).map_err(|e| e.to_string())
         };
         take(&mut bytes, most + 1)?;
-        if begins_as_image(&bytes) {
-            let rest = (FILE_BYTES + 1).saturating_sub(bytes.len() as u64);
+        if starts_as_image(&bytes) {
+            let rest = (MAX_FILE_BYTES + 1).saturating_sub(bytes.len() as u64);
             take(&mut bytes, rest)?;
-            if bytes.len() as u64 > FILE_BYTES {
-                return Err(format!("it is an image of more than {FILE_BYTES} bytes"));
+            if bytes.len() as u64 > MAX_FILE_BYTES {
+                return Err(format!("it is an image of more than {MAX_FILE_BYTES} bytes"));
             }
         } else if bytes.len() as u64 > most {
             bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-            trim(&mut bytes);
+            trim_partial_char(&mut bytes);
         }
         let length = meta.len().max(bytes.len() as u64);
-        let place = self.files.shown(&path).to_string_lossy().into_owned();
-        match look_at(bytes)? {
-            Sight::Text { text: words, remarks } => {
-                let whole = Words { name: text, place, length, remarks, words };
+        let place = self.files.shown_path(&path).to_string_lossy().into_owned();
+        match classify_content(bytes)? {
+            FileContent::Text { text: words, remarks } => {
+                let whole = FileText { name: text, path: place, length, remarks, text: words };
                 match lines {
-                    Some(lines) => whole.lines(lines, self.max_bytes),
-                    None => Ok(whole.all(self.max_bytes)),
+                    Some(lines) => whole.attach_lines(lines, self.max_bytes),
+                    None => Ok(whole.attach_all(self.max_bytes)),
                 }
             }
-            Sight::Image { .. } if lines.is_some() => Err("it is an image, which has no lines".to_owned()),
-            Sight::Image { image, what } => {
-                let body = format!("[@{text}: {what}; it is shown in the message above]");
-                let cause = json!({ "path": place, "bytes": length });
-                Ok(Attached { item: item(cause, body), image: Some(image) })
+            FileContent::Image { .. } if lines.is_some() => {
+                Err("it is an image, which has no lines".to_owned())
             }
-            Sight::Binary(kind) => Err(format!(
-                "it is not text but {kind}, {length} bytes; have the agent look at it with a command"
+            FileContent::Image { image, description } => {
+                let body = format!("[@{text}: {description}; it is shown in the message above]");
+                let cause = json!({ "path": place, "bytes": length });
+                Ok(Attachment { item: file_item(cause, body), image: Some(image) })
+            }
+            FileContent::Binary(kind) => Err(format!(
+                "it is not text but {kind}, {length} bytes; ask the agent to look at it with a command"
             )),
         }
     }
 
-    /// The names directly in a directory, as far as they may be read: sorted, directories with a slash.
-    fn directory(&self, text: &str, path: &Path) -> Result<Attached, String> {
+    /// Lists the readable names of a directory: sorted, directories with a slash.
+    fn read_directory(&self, text: &str, path: &Path) -> Result<Attachment, String> {
         let opened = self.files.open_dir(path).map_err(|e| e.to_string())?;
         let listed = rustix::fs::Dir::read_from(&opened.dir).map_err(|e| e.to_string())?;
         let (mut names, mut more) = (Vec::new(), false);
         for (number, found) in listed.enumerate() {
             let found = found.map_err(|e| e.to_string())?;
-            if number >= NAMES_LOOKED_AT {
+            if number >= MAX_READ_NAMES {
                 more = true;
                 break;
             }
@@ -122,12 +135,12 @@ impl Reading<'_> {
                 continue;
             }
             let slash = if found.file_type() == FileType::Directory { "/" } else { "" };
-            names.push(format!("{}{slash}", minke_trust::shown(name.as_bytes(), NAMES)));
+            names.push(format!("{}{slash}", minke_trust::sanitize_bytes(name.as_bytes(), MAX_SHOWN_NAMES)));
         }
         names.sort();
         let all = names.len();
         let (mut lines, mut shown_names) = (String::new(), 0);
-        for name in names.iter().take(NAMES) {
+        for name in names.iter().take(MAX_SHOWN_NAMES) {
             if lines.len() + name.len() >= self.max_bytes {
                 break;
             }
@@ -143,14 +156,13 @@ impl Reading<'_> {
                 "[cut: {shown_names} of {count} names are shown; Glob finds the others]\n"
             ));
         }
-        let cause =
-            json!({ "path": self.files.shown(&opened.path).to_string_lossy(), "entries": all, "cut": cut });
-        Ok(Attached { item: item(cause, body), image: None })
+        let cause = json!({ "path": self.files.shown_path(&opened.path).to_string_lossy(), "entries": all, "cut": cut });
+        Ok(Attachment { item: file_item(cause, body), image: None })
     }
 }
 
-/// A path as it is meant in a directory: steps up at its beginning are taken at once, since nobody can put a link there.
-fn from(cwd: &Path, path: &str) -> PathBuf {
+/// Joins a path. Leading `..` is resolved by name, because no link can be in between.
+fn resolve_from(cwd: &Path, path: &str) -> PathBuf {
     let (mut dir, mut path) = (cwd, Path::new(path));
     loop {
         if let Ok(rest) = path.strip_prefix("..") {
@@ -163,44 +175,44 @@ fn from(cwd: &Path, path: &str) -> PathBuf {
     }
 }
 
-/// A file's text, as far as it was read.
-struct Words<'a> {
+/// The text of a file, as far as it was read.
+struct FileText<'a> {
     name: &'a str,
-    place: String,
+    path: String,
     length: u64,
     remarks: Vec<String>,
-    words: String,
+    text: String,
 }
 
-impl Words<'_> {
-    fn remarks(&self) -> String {
+impl FileText<'_> {
+    fn remarks_text(&self) -> String {
         self.remarks.iter().map(|remark| format!(", {remark}")).collect()
     }
 
-    fn all(mut self, max_bytes: usize) -> Attached {
-        let read = self.words.len() as u64;
-        cut(&mut self.words, max_bytes);
-        let whole = self.words.len() as u64 == read && self.length <= max_bytes as u64;
+    fn attach_all(mut self, max_bytes: usize) -> Attachment {
+        let read = self.text.len() as u64;
+        truncate_text(&mut self.text, max_bytes);
+        let whole = self.text.len() as u64 == read && self.length <= max_bytes as u64;
         let mut body =
-            format!("[@{}: file, {} bytes{}]\n{}", self.name, self.length, self.remarks(), self.words);
-        end_line(&mut body);
+            format!("[@{}: file, {} bytes{}]\n{}", self.name, self.length, self.remarks_text(), self.text);
+        finish_line(&mut body);
         if whole {
             body.push_str(&format!("[end of @{}]\n", self.name));
         } else {
-            let next = self.words.matches('\n').count() + 1;
+            let next = self.text.matches('\n').count() + 1;
             body.push_str(&format!(
-                "[cut: {} of {} bytes are shown; go on with Read from line {next}]\n",
-                self.words.len(),
+                "[cut: {} of {} bytes are shown; continue with Read from line {next}]\n",
+                self.text.len(),
                 self.length
             ));
         }
-        let cause = json!({ "path": self.place, "bytes": self.length, "cut": !whole });
-        Attached { item: item(cause, body), image: None }
+        let cause = json!({ "path": self.path, "bytes": self.length, "cut": !whole });
+        Attachment { item: file_item(cause, body), image: None }
     }
 
-    fn lines(self, (first, last): (u64, u64), max_bytes: usize) -> Result<Attached, String> {
-        let all = self.words.lines().count() as u64;
-        let far = self.length > COUNTED_BYTES;
+    fn attach_lines(self, (first, last): (u64, u64), max_bytes: usize) -> Result<Attachment, String> {
+        let all = self.text.lines().count() as u64;
+        let far = self.length > MAX_COUNTED_BYTES;
         let total = if far { format!("at least {all}") } else { all.to_string() };
         if first > all {
             return Err(format!("it has {total} lines, so there is no line {first}"));
@@ -208,7 +220,7 @@ impl Words<'_> {
         let skip = usize::try_from(first - 1).unwrap_or(usize::MAX);
         let take = usize::try_from(last - first + 1).unwrap_or(usize::MAX);
         let mut some = String::new();
-        for line in self.words.lines().skip(skip).take(take) {
+        for line in self.text.lines().skip(skip).take(take) {
             some.push_str(line);
             some.push('\n');
             if some.len() > max_bytes {
@@ -216,36 +228,35 @@ impl Words<'_> {
             }
         }
         let read = some.len();
-        cut(&mut some, max_bytes);
+        truncate_text(&mut some, max_bytes);
         let is_cut = some.len() < read || (far && last > all);
         let last = last.min(all);
-        let remarks = self.remarks();
+        let remarks = self.remarks_text();
         let mut body = format!("[@{}: lines {first} to {last} of {total}{remarks}]\n{some}", self.name);
-        end_line(&mut body);
+        finish_line(&mut body);
         body.push_str(&if is_cut {
-            format!("[cut: {} bytes are shown; go on with Read]\n", some.len())
+            format!("[cut: {} bytes are shown; continue with Read]\n", some.len())
         } else {
             format!("[end of @{}]\n", self.name)
         });
-        let cause =
-            json!({ "path": self.place, "bytes": self.length, "lines": [first, last], "cut": is_cut });
-        Ok(Attached { item: item(cause, body), image: None })
+        let cause = json!({ "path": self.path, "bytes": self.length, "lines": [first, last], "cut": is_cut });
+        Ok(Attachment { item: file_item(cause, body), image: None })
     }
 }
 
-fn item(cause: serde_json::Value, body: String) -> SystemItem {
+fn file_item(cause: serde_json::Value, body: String) -> SystemItem {
     SystemItem { kind: SystemKind::FileAttachment, cause: Some(cause), body: body.into() }
 }
 
-/// A line that is not ended must not run into what is said of the file.
-pub(crate) fn end_line(body: &mut String) {
+/// Ends an incomplete line, so that the following note is on its own line.
+pub(crate) fn finish_line(body: &mut String) {
     if !body.ends_with('\n') {
         body.push('\n');
     }
 }
 
-/// Cuts a text between characters.
-pub(crate) fn cut(text: &mut String, most: usize) {
+/// Shortens a text at a character boundary.
+pub(crate) fn truncate_text(text: &mut String, most: usize) {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -253,8 +264,8 @@ pub(crate) fn cut(text: &mut String, most: usize) {
     text.truncate(end);
 }
 
-/// Takes away a character of UTF-8 that was cut in two at the end.
-fn trim(bytes: &mut Vec<u8>) {
+/// Removes an incomplete UTF-8 character at the end.
+fn trim_partial_char(bytes: &mut Vec<u8>) {
     if let Err(e) = std::str::from_utf8(bytes)
         && e.error_len().is_none()
     {
@@ -279,7 +290,7 @@ mod tests {
             ("/a", "/a"),
             ("a/../b", "/w/x/a/../b"),
         ] {
-            assert_eq!(from(Path::new("/w/x"), path), Path::new(meant), "{path}");
+            assert_eq!(resolve_from(Path::new("/w/x"), path), Path::new(meant), "{path}");
         }
     }
 
@@ -288,15 +299,15 @@ mod tests {
         let text = "aé漢🐋".repeat(5);
         for most in 0..text.len() + 2 {
             let mut short = text.clone();
-            cut(&mut short, most);
+            truncate_text(&mut short, most);
             assert!(short.len() <= most && text.starts_with(&short));
             let mut bytes = text.as_bytes().get(..most.min(text.len())).unwrap().to_vec();
-            trim(&mut bytes);
+            trim_partial_char(&mut bytes);
             assert_eq!(String::from_utf8(bytes).unwrap(), short);
         }
-        // What never was UTF-8 is left to whoever decodes it.
+        // Bytes that are not UTF-8 are left to the decoder.
         let mut bytes = vec![b'a', 0xff, b'b', 0xe6];
-        trim(&mut bytes);
+        trim_partial_char(&mut bytes);
         assert_eq!(bytes.len(), 4);
     }
 }

@@ -1,87 +1,87 @@
-//! The index: the names of the files that a person could mean, in memory, made again in the background when they are old.
+//! The index: the file names of the workspace, in memory, refreshed in the background.
 //!
-//! The first question waits a moment for it; a tree that takes longer is answered from the directory alone until it is
-//! there. Elsewhere: the walk and its rules (`tools::list_files`), who asks (`complete`).
-//! Invariant: what is held is bounded, and one walk runs at a time.
+//! The first query waits a short time for it. For a tree that takes longer, only the directory is listed until the
+//! index is complete. Elsewhere: the walk and its rules (`tools::list_files`), the caller (`complete`). Invariant:
+//! memory is bounded, and one walk runs at a time.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use minke_files::Files;
+use minke_files::ScopedFiles;
 
-/// Files that are held, and bytes of their names.
-const FILES: usize = 250_000;
-const BYTES: usize = 32 * 1024 * 1024;
-/// How long the first question waits.
+/// The most files, and the most bytes of their names.
+const MAX_FILES: usize = 250_000;
+const MAX_NAME_BYTES: usize = 32 * 1024 * 1024;
+/// How long the first query waits.
 const FIRST_WAIT: Duration = Duration::from_millis(30);
-/// When names are looked for again: the next question after this.
-const OLD: Duration = Duration::from_secs(3);
+/// The age after which the next query starts a refresh.
+const MAX_AGE: Duration = Duration::from_secs(3);
 
-/// Names from the working directory, sorted; those of directories end with a slash.
+/// Sorted names relative to the working directory; directories end with a slash.
 #[derive(Debug, Default)]
-pub(crate) struct Names(pub(crate) Vec<String>);
+pub(crate) struct FileNames(pub(crate) Vec<String>);
 
 #[derive(Clone, Default)]
-pub(crate) struct Index(Arc<Shared>);
+pub(crate) struct FileIndex(Arc<SharedIndex>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    made: Condvar,
+struct SharedIndex {
+    state: Mutex<IndexState>,
+    built: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    names: Option<Arc<Names>>,
-    made: Option<Instant>,
-    walking: bool,
+struct IndexState {
+    names: Option<Arc<FileNames>>,
+    built_at: Option<Instant>,
+    is_walking: bool,
 }
 
-impl Index {
-    /// The names as they are known; `None` if they are not known yet.
-    pub(crate) fn names(&self, files: &Arc<Files>, root: &Path) -> Option<Arc<Names>> {
+impl FileIndex {
+    /// Returns the current names; `None` if they are not complete yet.
+    pub(crate) fn file_names(&self, files: &Arc<ScopedFiles>, root: &Path) -> Option<Arc<FileNames>> {
         let shared = &self.0;
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = state.made.is_none_or(|made| made.elapsed() > OLD);
-        if old && !state.walking {
-            state.walking = true;
+        let old = state.built_at.is_none_or(|made| made.elapsed() > MAX_AGE);
+        if old && !state.is_walking {
+            state.is_walking = true;
             let (shared, files, root) = (Arc::clone(shared), Arc::clone(files), root.to_owned());
             let walk = move || {
-                let done = Done(shared);
-                let names = names(&files, root);
+                let done = WalkGuard(shared);
+                let names = list_names(&files, root);
                 done.0.state.lock().unwrap_or_else(PoisonError::into_inner).names = Some(Arc::new(names));
             };
             if std::thread::Builder::new().name("names".to_owned()).spawn(walk).is_err() {
-                // No thread to be had: the directory alone answers, and the next question tries again.
-                state.walking = false;
+                // No thread could be started: only the directory is listed, and the next query tries again.
+                state.is_walking = false;
             }
         }
-        if state.names.is_none() && state.walking {
-            let wait = |state: &mut State| state.walking && state.names.is_none();
-            let waited = shared.made.wait_timeout_while(state, FIRST_WAIT, wait);
+        if state.names.is_none() && state.is_walking {
+            let wait = |state: &mut IndexState| state.is_walking && state.names.is_none();
+            let waited = shared.built.wait_timeout_while(state, FIRST_WAIT, wait);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.names.clone()
     }
 }
 
-/// Ends a walk, also one that panicked.
-struct Done(Arc<Shared>);
+/// Marks the end of a walk, even after a panic.
+struct WalkGuard(Arc<SharedIndex>);
 
-impl Drop for Done {
+impl Drop for WalkGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.walking, state.made) = (false, Some(Instant::now()));
+        (state.is_walking, state.built_at) = (false, Some(Instant::now()));
         drop(state);
-        self.0.made.notify_all();
+        self.0.built.notify_all();
     }
 }
 
-/// Files and the directories that they are in. A tree that cannot be walked has none.
-fn names(files: &Arc<Files>, root: PathBuf) -> Names {
-    let listing = minke_tools::list_files(files, &root, FILES, BYTES).unwrap_or_default();
+/// Returns the files and their directories. A tree that cannot be walked has none.
+fn list_names(files: &Arc<ScopedFiles>, root: PathBuf) -> FileNames {
+    let listing = minke_tools::list_files(files, &root, MAX_FILES, MAX_NAME_BYTES).unwrap_or_default();
     let mut dirs: BTreeSet<&str> = BTreeSet::new();
     for name in &listing.names {
         let mut rest = name.as_str();
@@ -96,5 +96,5 @@ fn names(files: &Arc<Files>, root: PathBuf) -> Names {
     let mut names = listing.names;
     names.extend(dirs);
     names.sort_unstable();
-    Names(names)
+    FileNames(names)
 }

@@ -1,102 +1,104 @@
-//! Every interleaving of three pods over three places, with a crash or a fault at every file operation.
+//! Checks every interleaving of three pods over three paths, with a crash or an error at every file operation.
 //!
-//! The real table and ledger on a shelf in memory. From the empty world on, everything that anybody can do is done in every
-//! state that can be reached: register, lend, adopt, yield, take back, release, withdraw, look, die with and without
-//! something left running, time passing; each of them also cut before every write by death (with `MINKE_LONG`: by an error
-//! too). In each state the laws are checked, and again with the newest table lost, and with both lost.
+//! Runs the real table code on files in memory. Starting with an empty registry, the test performs every possible
+//! action in every reachable state: register, lend, adopt, yield, take back, release, withdraw, survey, exit with and
+//! without remaining child processes, and the passing of time. Each action is also interrupted before every write by a
+//! crash (with `MINKE_LONG`, by an error too). Every state must satisfy the invariants, also after the loss of the
+//! newest table and of both tables.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use minke_policy::{contains, overlaps_write};
+use minke_policy::{find_write_overlap, scope_contains};
 use minke_record::{PodName, Scope, SessionId};
 
 use crate::error::RegistryError;
-use crate::graves::{Found, Life};
-use crate::lease::Row;
-use crate::ledger::{self, Page, Shelf};
-use crate::table::{Lend, Table, TableLimits};
+use crate::lease::ScopeRow;
+use crate::liveness::{Liveness, PodDir};
+use crate::table::{LoanRequest, PodLimits, ScopeTable};
+use crate::table_store::{self, TableFile, TableStorage};
 
-const PODS: usize = 3;
-const PLACES: [&str; 3] = ["/a", "/a/b", "/c"];
+const POD_COUNT: usize = 3;
+const SCOPE_PATHS: [&str; 3] = ["/a", "/a/b", "/c"];
 const TICKET: &str = "the ticket";
-/// Time is only whether a deadline is over: one that is stands at 0, one that is not at 1, and now is always 0.
+/// Time only decides whether a deadline has passed: 0 is in the past, 1 in the future, and the current time is always
+/// 0.
 const NOW: u64 = 0;
 
-fn session(pod: usize) -> SessionId {
+fn session_of(pod: usize) -> SessionId {
     SessionId(uuid::Uuid::from_u128(pod as u128 + 1))
 }
 
-fn pod_of(session: SessionId) -> usize {
+fn pod_of_session(session: SessionId) -> usize {
     usize::try_from(session.0.as_u128() - 1).unwrap()
 }
 
-const NAMES: [&str; PODS] = ["one", "two", "three"];
+const POD_NAMES: [&str; POD_COUNT] = ["one", "two", "three"];
 
-fn name(pod: usize) -> PodName {
-    NAMES[pod].parse().unwrap()
+fn pod_name(pod: usize) -> PodName {
+    POD_NAMES[pod].parse().unwrap()
 }
 
-/// What a session is from its first start on.
+/// Properties of a session that are fixed at its first start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Birth {
-    place: usize,
-    line: Vec<SessionId>,
+struct StartRecord {
+    path_index: usize,
+    ancestors: Vec<SessionId>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct World {
-    page: Option<Rc<Table>>,
-    previous: Option<Rc<Table>>,
-    next: Option<Rc<Table>>,
-    /// Outer: the file is there. Inner: there is a row in it.
-    leases: [Option<Option<Row>>; PODS],
+struct RegistryState {
+    current: Option<Rc<ScopeTable>>,
+    previous: Option<Rc<ScopeTable>>,
+    next: Option<Rc<ScopeTable>>,
+    /// Outer: the lease file exists. Inner: it contains a row.
+    leases: [Option<Option<ScopeRow>>; POD_COUNT],
     /// A process holds the lease.
-    held: [bool; PODS],
-    /// Something that the pod started lives, though the pod does not.
-    fences: [bool; PODS],
-    /// The pod has not given up its scope.
-    writes: [bool; PODS],
-    /// Somebody came with the ticket that was given last.
-    used: [bool; PODS],
-    born: [Option<Birth>; PODS],
+    lease_held: [bool; POD_COUNT],
+    /// A process that the pod started still runs, although the pod has ended.
+    sandbox_alive: [bool; POD_COUNT],
+    /// The pod has not released its scope.
+    has_write_scope: [bool; POD_COUNT],
+    /// A process used the last ticket.
+    ticket_used: [bool; POD_COUNT],
+    start_records: [Option<StartRecord>; POD_COUNT],
 }
 
-/// What goes wrong, and at which write.
+/// The failure to inject, and at which write.
 #[derive(Debug, Clone, Copy)]
-enum Cut {
+enum InjectedFailure {
     Never,
     Crash(u32),
     Fault(u32),
 }
 
-struct Memory<'a> {
-    world: &'a mut World,
-    cut: Cut,
-    hit: bool,
+struct MemoryFiles<'a> {
+    world: &'a mut RegistryState,
+    failure: InjectedFailure,
+    triggered: bool,
     crashed: bool,
 }
 
-impl Memory<'_> {
-    fn step(&mut self) -> Result<(), RegistryError> {
+impl MemoryFiles<'_> {
+    fn next_operation(&mut self) -> Result<(), RegistryError> {
         let broken = || RegistryError::LeaseLost { path: PathBuf::new() };
         if self.crashed {
             return Err(broken());
         }
-        match &mut self.cut {
-            Cut::Never => Ok(()),
-            Cut::Crash(0) => {
-                (self.hit, self.crashed) = (true, true);
+        match &mut self.failure {
+            InjectedFailure::Never => Ok(()),
+            InjectedFailure::Crash(0) => {
+                (self.triggered, self.crashed) = (true, true);
                 Err(broken())
             }
-            Cut::Fault(0) => {
-                self.hit = true;
-                self.cut = Cut::Never;
+            InjectedFailure::Fault(0) => {
+                self.triggered = true;
+                self.failure = InjectedFailure::Never;
                 Err(broken())
             }
-            Cut::Crash(left) | Cut::Fault(left) => {
+            InjectedFailure::Crash(left) | InjectedFailure::Fault(left) => {
                 *left -= 1;
                 Ok(())
             }
@@ -104,36 +106,36 @@ impl Memory<'_> {
     }
 }
 
-fn whole(table: Option<&Rc<Table>>) -> Page {
-    table.map_or(Page::Missing, |table| Page::Whole(Table::clone(table)))
+fn to_page(table: Option<&Rc<ScopeTable>>) -> TableFile {
+    table.map_or(TableFile::Missing, |table| TableFile::Valid(ScopeTable::clone(table)))
 }
 
-impl Shelf for Memory<'_> {
-    fn current(&self) -> Result<Page, RegistryError> {
-        Ok(whole(self.world.page.as_ref()))
+impl TableStorage for MemoryFiles<'_> {
+    fn read_current(&self) -> Result<TableFile, RegistryError> {
+        Ok(to_page(self.world.current.as_ref()))
     }
 
-    fn previous(&self) -> Result<Page, RegistryError> {
-        Ok(whole(self.world.previous.as_ref()))
+    fn read_previous(&self) -> Result<TableFile, RegistryError> {
+        Ok(to_page(self.world.previous.as_ref()))
     }
 
-    fn write_lease(&mut self, row: &Row) -> Result<(), RegistryError> {
-        self.step()?;
-        if let Some(lease) = &mut self.world.leases[pod_of(row.session)] {
+    fn write_lease(&mut self, row: &ScopeRow) -> Result<(), RegistryError> {
+        self.next_operation()?;
+        if let Some(lease) = &mut self.world.leases[pod_of_session(row.session)] {
             *lease = Some(row.clone());
         }
         Ok(())
     }
 
-    fn write_next(&mut self, table: &Table) -> Result<(), RegistryError> {
-        // A cut here is like one before the next step: nobody reads the file that is being made.
+    fn write_next(&mut self, table: &ScopeTable) -> Result<(), RegistryError> {
+        // A failure here equals one before the next step: no process reads the unfinished file.
         self.world.next = Some(Rc::new(table.clone()));
         Ok(())
     }
 
-    fn retire(&mut self) -> Result<bool, RegistryError> {
-        self.step()?;
-        let page = self.world.page.take();
+    fn current_to_previous(&mut self) -> Result<bool, RegistryError> {
+        self.next_operation()?;
+        let page = self.world.current.take();
         let had = page.is_some();
         if had {
             self.world.previous = page;
@@ -141,16 +143,16 @@ impl Shelf for Memory<'_> {
         Ok(had)
     }
 
-    fn promote(&mut self) -> Result<(), RegistryError> {
-        self.step()?;
-        self.world.page = self.world.next.take();
-        // The rename has happened and the sync of the directory fails.
-        self.step()
+    fn next_to_current(&mut self) -> Result<(), RegistryError> {
+        self.next_operation()?;
+        self.world.current = self.world.next.take();
+        // The rename succeeded and the sync of the directory fails.
+        self.next_operation()
     }
 
-    fn restore(&mut self, had: bool) -> Result<(), RegistryError> {
-        self.step()?;
-        self.world.page = if had { self.world.previous.take() } else { None };
+    fn restore_previous(&mut self, had: bool) -> Result<(), RegistryError> {
+        self.next_operation()?;
+        self.world.current = if had { self.world.previous.take() } else { None };
         Ok(())
     }
 
@@ -159,49 +161,52 @@ impl Shelf for Memory<'_> {
     }
 
     fn discard_next(&mut self) -> Result<(), RegistryError> {
-        self.step()?;
+        self.next_operation()?;
         self.world.next = None;
         Ok(())
     }
 }
 
-/// What somebody does.
+/// An action of one pod or of an outside process.
 #[derive(Debug, Clone, Copy)]
-enum Deed {
-    Register { pod: usize, place: usize },
-    Lend { from: usize, to: usize, place: usize },
+enum PodAction {
+    Register { pod: usize, path_index: usize },
+    Lend { from: usize, to: usize, path_index: usize },
     Adopt(usize),
     Release(usize),
     Withdraw(usize),
     Yield(usize),
     TakeBack(usize),
-    Look,
+    Survey,
 }
 
-impl Deed {
-    /// Who dies if it is cut by a crash; none if it is somebody outside.
-    fn actor(self) -> Option<usize> {
+impl PodAction {
+    /// Returns the pod that dies if a crash interrupts the action; `None` for an outside process.
+    fn acting_pod(self) -> Option<usize> {
         match self {
-            Deed::Register { pod, .. } => Some(pod),
-            Deed::Lend { from, .. } => Some(from),
-            Deed::Adopt(pod) | Deed::Release(pod) | Deed::Yield(pod) | Deed::TakeBack(pod) => Some(pod),
-            Deed::Withdraw(_) | Deed::Look => None,
+            PodAction::Register { pod, .. } => Some(pod),
+            PodAction::Lend { from, .. } => Some(from),
+            PodAction::Adopt(pod)
+            | PodAction::Release(pod)
+            | PodAction::Yield(pod)
+            | PodAction::TakeBack(pod) => Some(pod),
+            PodAction::Withdraw(_) | PodAction::Survey => None,
         }
     }
 }
 
-impl World {
-    fn found(&self) -> Vec<Found> {
-        let there = (0..PODS).filter(|pod| self.leases[*pod].is_some());
+impl RegistryState {
+    fn pod_dirs(&self) -> Vec<PodDir> {
+        let there = (0..POD_COUNT).filter(|pod| self.leases[*pod].is_some());
         there
-            .map(|pod| Found {
-                dir: PathBuf::from(NAMES[pod]),
+            .map(|pod| PodDir {
+                dir: PathBuf::from(POD_NAMES[pod]),
                 row: self.leases[pod].clone().flatten(),
                 damage: None,
-                life: match (self.held[pod], self.fences[pod]) {
-                    (true, _) => Life::Held,
-                    (false, true) => Life::Dying,
-                    (false, false) => Life::Gone,
+                liveness: match (self.lease_held[pod], self.sandbox_alive[pod]) {
+                    (true, _) => Liveness::Alive,
+                    (false, true) => Liveness::Dying,
+                    (false, false) => Liveness::Gone,
                 },
                 has_lease: true,
                 _lock: None,
@@ -209,216 +214,251 @@ impl World {
             .collect()
     }
 
-    /// All that can be done, whether it is allowed or not.
-    fn deeds(&self) -> Vec<Deed> {
-        let mut deeds = vec![Deed::Look];
-        for pod in 0..PODS {
-            let places = match &self.born[pod] {
-                Some(birth) => birth.place..birth.place + 1,
-                None => 0..PLACES.len(),
+    /// Returns all actions, allowed or not.
+    fn all_actions(&self) -> Vec<PodAction> {
+        let mut deeds = vec![PodAction::Survey];
+        for pod in 0..POD_COUNT {
+            let places = match &self.start_records[pod] {
+                Some(birth) => birth.path_index..birth.path_index + 1,
+                None => 0..SCOPE_PATHS.len(),
             };
-            deeds.push(Deed::Withdraw(pod));
-            if self.held[pod] {
-                deeds.extend([Deed::Release(pod), Deed::Yield(pod), Deed::TakeBack(pod)]);
+            deeds.push(PodAction::Withdraw(pod));
+            if self.lease_held[pod] {
+                deeds.extend([PodAction::Release(pod), PodAction::Yield(pod), PodAction::TakeBack(pod)]);
                 continue;
             }
-            deeds.push(Deed::Adopt(pod));
-            for place in places {
-                deeds.push(Deed::Register { pod, place });
-                let lenders = (0..PODS).filter(|from| *from != pod && self.held[*from]);
-                deeds.extend(lenders.map(|from| Deed::Lend { from, to: pod, place }));
+            deeds.push(PodAction::Adopt(pod));
+            for path_index in places {
+                deeds.push(PodAction::Register { pod, path_index });
+                let lenders = (0..POD_COUNT).filter(|from| *from != pod && self.lease_held[*from]);
+                deeds.extend(lenders.map(|from| PodAction::Lend { from, to: pod, path_index }));
             }
         }
         deeds
     }
 
-    /// Does it as `Runtime` does: at once, if the table as it lies there allows it; else what is dead goes first. Says whether
-    /// the cut was reached.
-    fn does(&mut self, deed: Deed, cut: Cut) -> bool {
-        if let Deed::Release(pod) = deed {
-            // The lease is unlocked before anything else.
-            self.held[pod] = false;
+    /// Performs the action as [`RuntimeDir`] does: on the unverified table if that allows it, else after removing dead
+    /// rows. Returns whether the injected failure was reached.
+    fn perform(&mut self, action: PodAction, failure: InjectedFailure) -> bool {
+        if let PodAction::Release(pod) = action {
+            // The lease is unlocked first.
+            self.lease_held[pod] = false;
         }
-        if let Some(table) = self.at_once().filter(|table| self.may_be_at_once(deed, table))
-            && let Some(next) = self.wish(deed, &table)
+        if let Some(table) = self.quick_table().filter(|table| self.allows_quick_path(action, table))
+            && let Some(next) = self.planned_table(action, &table)
         {
-            return self.write(deed, cut, &table, next).0;
+            return self.write_table(action, failure, &table, next).0;
         }
-        let found = self.found();
-        let mut shelf = Memory { world: self, cut, hit: false, crashed: false };
-        let read = ledger::catch_up(&mut shelf, &found, NOW);
-        let (hit, crashed, left) = (shelf.hit, shelf.crashed, shelf.cut);
+        let pod_dirs_found = self.pod_dirs();
+        let mut storage = MemoryFiles { world: self, failure, triggered: false, crashed: false };
+        let read = table_store::read_and_prune(&mut storage, &pod_dirs_found, NOW);
+        let (hit, crashed, left) = (storage.triggered, storage.crashed, storage.failure);
         let table = match read {
             Ok(read) => read.table,
             Err(_) => {
-                assert!(hit, "{deed:?}: a table that nobody cut cannot be read");
+                assert!(hit, "{action:?}: an undamaged table could not be read");
                 if crashed {
-                    self.let_go(deed.actor());
+                    self.let_go(action.acting_pod());
                 }
                 return true;
             }
         };
-        for pod in 0..PODS {
-            if !self.held[pod] && !self.fences[pod] && table.row(session(pod)).is_none() {
+        for pod in 0..POD_COUNT {
+            if !self.lease_held[pod] && !self.sandbox_alive[pod] && table.find_row(session_of(pod)).is_none()
+            {
                 self.leases[pod] = None;
             }
         }
-        if matches!(deed, Deed::Release(_)) {
-            // It was taken for a dead one.
+        if matches!(action, PodAction::Release(_)) {
+            // The pod was taken for dead.
             return hit;
         }
-        let Some(next) = self.wish(deed, &table) else { return hit };
-        let (hit_now, _) = self.write(deed, left, &table, next);
+        let Some(next) = self.planned_table(action, &table) else { return hit };
+        let (hit_now, _) = self.write_table(action, left, &table, next);
         hit || hit_now
     }
 
-    fn write(&mut self, deed: Deed, cut: Cut, table: &Table, next: Table) -> (bool, bool) {
-        let mut shelf = Memory { world: self, cut, hit: false, crashed: false };
-        let written = ledger::write(&mut shelf, table, next);
-        let (hit, crashed) = (shelf.hit, shelf.crashed);
+    fn write_table(
+        &mut self,
+        deed: PodAction,
+        failure: InjectedFailure,
+        table: &ScopeTable,
+        next: ScopeTable,
+    ) -> (bool, bool) {
+        let mut storage = MemoryFiles { world: self, failure, triggered: false, crashed: false };
+        let written = table_store::write_table(&mut storage, table, next);
+        let (hit, crashed) = (storage.triggered, storage.crashed);
         if written.is_ok() {
-            self.done(deed);
+            self.apply_success(deed);
         } else {
-            self.fail(deed, crashed);
+            self.apply_failure(deed, crashed);
         }
         (hit, crashed)
     }
 
-    /// The table as it lies there, if it may be used without a look at the leases.
-    fn at_once(&self) -> Option<Table> {
-        let mut world = self.clone();
-        let shelf = Memory { world: &mut world, cut: Cut::Never, hit: false, crashed: false };
-        let table = ledger::at_once(&shelf).expect("nothing is cut")?;
-        let unexplained = |pod: usize| self.leases[pod].is_some() && table.row(session(pod)).is_none();
-        (!(0..PODS).any(unexplained)).then_some(table)
+    /// Returns the unverified table, if it may be used without checking the leases.
+    fn quick_table(&self) -> Option<ScopeTable> {
+        let mut state = self.clone();
+        let storage = MemoryFiles {
+            world: &mut state,
+            failure: InjectedFailure::Never,
+            triggered: false,
+            crashed: false,
+        };
+        let table = table_store::read_quick(&storage).expect("no failure is injected")?;
+        let unexplained =
+            |pod: usize| self.leases[pod].is_some() && table.find_row(session_of(pod)).is_none();
+        (!(0..POD_COUNT).any(unexplained)).then_some(table)
     }
 
-    /// What `Runtime` asks before it tries a deed on such a table.
-    fn may_be_at_once(&self, deed: Deed, table: &Table) -> bool {
-        match deed {
-            Deed::Register { pod, .. } | Deed::Lend { to: pod, .. } => {
-                self.leases[pod].is_none() && !table.has_below(session(pod))
+    /// The checks of [`RuntimeDir`] before it tries an action on an unverified table.
+    fn allows_quick_path(&self, action: PodAction, table: &ScopeTable) -> bool {
+        match action {
+            PodAction::Register { pod, .. } | PodAction::Lend { to: pod, .. } => {
+                self.leases[pod].is_none() && !table.has_descendants(session_of(pod))
             }
-            Deed::Adopt(_) | Deed::Release(_) | Deed::Yield(_) | Deed::TakeBack(_) => true,
-            Deed::Withdraw(_) | Deed::Look => false,
+            PodAction::Adopt(_) | PodAction::Release(_) | PodAction::Yield(_) | PodAction::TakeBack(_) => {
+                true
+            }
+            PodAction::Withdraw(_) | PodAction::Survey => false,
         }
     }
 
-    /// Those who are gone and whom one that leaves takes along: in truth only those who said that they leave.
-    fn gone(&self, table: &Table) -> Vec<SessionId> {
-        let gone = |pod: &usize| {
-            let row = table.row(session(*pod)).filter(|row| row.ticket_hash.is_none());
-            !self.held[*pod] && !self.fences[*pod] && self.leases[*pod].is_some() && row.is_some()
+    /// Sessions that an exiting pod removes with itself. The real code removes only those that have announced their
+    /// exit.
+    fn gone_sessions(&self, table: &ScopeTable) -> Vec<SessionId> {
+        let exited_sessions = |pod: &usize| {
+            let row = table.find_row(session_of(*pod)).filter(|row| row.ticket_hash.is_none());
+            !self.lease_held[*pod]
+                && !self.sandbox_alive[*pod]
+                && self.leases[*pod].is_some()
+                && row.is_some()
         };
-        (0..PODS).filter(gone).map(session).collect()
+        (0..POD_COUNT).filter(exited_sessions).map(session_of).collect()
     }
 
-    /// The table that the deed leads to, if it is allowed, and what is made ready before it is written.
-    fn wish(&mut self, deed: Deed, table: &Table) -> Option<Table> {
-        let limits = TableLimits::default();
-        match deed {
-            Deed::Register { pod, place } => {
-                let line = self.born[pod].as_ref().map(|birth| birth.line.clone()).unwrap_or_default();
-                let scope = Scope::write(PLACES[place]);
-                let row = Row { scope, ancestors: line.clone(), ..Row::nowhere(name(pod), session(pod)) };
-                let next = table.register(row, limits, false).ok()?;
-                self.born[pod] = Some(Birth { place, line });
+    /// Returns the table after the action, if it is allowed, and prepares the files that precede the write.
+    fn planned_table(&mut self, action: PodAction, table: &ScopeTable) -> Option<ScopeTable> {
+        let limits = PodLimits::default();
+        match action {
+            PodAction::Register { pod, path_index } => {
+                let ancestors =
+                    self.start_records[pod].as_ref().map(|birth| birth.ancestors.clone()).unwrap_or_default();
+                let scope = Scope::writable(SCOPE_PATHS[path_index]);
+                let row = ScopeRow {
+                    scope,
+                    ancestors: ancestors.clone(),
+                    ..ScopeRow::without_process(pod_name(pod), session_of(pod))
+                };
+                let next = table.with_root_pod(row, limits, false).ok()?;
+                self.start_records[pod] = Some(StartRecord { path_index, ancestors });
                 self.leases[pod] = Some(None);
-                self.held[pod] = true;
+                self.lease_held[pod] = true;
                 Some(next)
             }
-            Deed::Lend { from, to, place } => {
-                let lend = Lend {
-                    lender: session(from),
-                    session: session(to),
-                    name: name(to),
-                    scope: Scope::write(PLACES[place]),
-                    apart: Scope::default(),
+            PodAction::Lend { from, to, path_index: place } => {
+                let lend = LoanRequest {
+                    lender: session_of(from),
+                    session: session_of(to),
+                    name: pod_name(to),
+                    scope: Scope::writable(SCOPE_PATHS[place]),
+                    extra_scope: Scope::default(),
                     limits,
-                    line: self.born[to].as_ref().map(|birth| birth.line.clone()).unwrap_or_default(),
-                    patience: Duration::ZERO,
+                    ancestors: self.start_records[to]
+                        .as_ref()
+                        .map(|birth| birth.ancestors.clone())
+                        .unwrap_or_default(),
+                    ticket_timeout: Duration::ZERO,
                 };
-                let place_row = Row {
+                let place_row = ScopeRow {
                     ticket_hash: Some(TICKET.to_owned()),
                     deadline: Some(1),
-                    ..Row::nowhere(name(to), session(to))
+                    ..ScopeRow::without_process(pod_name(to), session_of(to))
                 };
-                // A session without anybody above it is nobody's child.
-                if self.born[to].as_ref().is_some_and(|birth| birth.line.is_empty()) {
+                // A session without ancestors has no parent.
+                if self.start_records[to].as_ref().is_some_and(|birth| birth.ancestors.is_empty()) {
                     return None;
                 }
-                let next = table.lend(&lend, place_row).ok()?;
-                let line = next.row(session(to)).unwrap().ancestors.clone();
-                self.born[to] = Some(Birth { place, line });
+                let next = table.with_loan(&lend, place_row).ok()?;
+                let ancestors = next.find_row(session_of(to)).unwrap().ancestors.clone();
+                self.start_records[to] = Some(StartRecord { path_index: place, ancestors });
                 self.leases[to] = Some(None);
-                // Whatever becomes of this change, its ticket is a new one.
-                self.used[to] = false;
+                // Even if this change fails, its ticket is new.
+                self.ticket_used[to] = false;
                 Some(next)
             }
-            Deed::Adopt(pod) => {
-                let here = Row::nowhere(name(pod), session(pod));
-                let next = table.adopt(&here, TICKET, NOW).ok()?;
-                assert!(!self.used[pod], "a ticket was good twice");
-                self.held[pod] = true;
+            PodAction::Adopt(pod) => {
+                let here = ScopeRow::without_process(pod_name(pod), session_of(pod));
+                let next = table.with_adopted(&here, TICKET, NOW).ok()?;
+                assert!(!self.ticket_used[pod], "a ticket was accepted twice");
+                self.lease_held[pod] = true;
                 Some(next)
             }
-            Deed::Release(_) => Some(table.reclaim(&self.gone(table))),
-            Deed::Withdraw(pod) => {
-                let gone = !self.held[pod] && !self.fences[pod] && table.row(session(pod)).is_some();
-                gone.then(|| table.release(session(pod)))
+            PodAction::Release(_) => Some(table.without_pods(&self.gone_sessions(table))),
+            PodAction::Withdraw(pod) => {
+                let exited_sessions = !self.lease_held[pod]
+                    && !self.sandbox_alive[pod]
+                    && table.find_row(session_of(pod)).is_some();
+                exited_sessions.then(|| table.without_pod(session_of(pod)))
             }
-            Deed::Yield(pod) => table.give_scope(session(pod)).ok().inspect(|_| self.writes[pod] = false),
-            Deed::TakeBack(pod) => table.take_scope(session(pod)).ok(),
-            Deed::Look => None,
+            PodAction::Yield(pod) => {
+                table.give_scope(session_of(pod)).ok().inspect(|_| self.has_write_scope[pod] = false)
+            }
+            PodAction::TakeBack(pod) => table.take_scope(session_of(pod)).ok(),
+            PodAction::Survey => None,
         }
     }
 
-    fn done(&mut self, deed: Deed) {
-        match deed {
-            Deed::Register { pod, .. } => self.writes[pod] = true,
-            Deed::Adopt(pod) => (self.used[pod], self.writes[pod]) = (true, true),
-            Deed::Release(_) => {
-                let table = self.page.clone().expect("it was just written");
-                for pod in 0..PODS {
-                    let gone = !self.held[pod] && !self.fences[pod] && table.row(session(pod)).is_none();
-                    if gone {
+    fn apply_success(&mut self, action: PodAction) {
+        match action {
+            PodAction::Register { pod, .. } => self.has_write_scope[pod] = true,
+            PodAction::Adopt(pod) => (self.ticket_used[pod], self.has_write_scope[pod]) = (true, true),
+            PodAction::Release(_) => {
+                let table = self.current.clone().expect("it was just written");
+                for pod in 0..POD_COUNT {
+                    let exited_sessions = !self.lease_held[pod]
+                        && !self.sandbox_alive[pod]
+                        && table.find_row(session_of(pod)).is_none();
+                    if exited_sessions {
                         self.leases[pod] = None;
                     }
                 }
             }
-            Deed::Withdraw(pod) => self.leases[pod] = None,
-            Deed::TakeBack(pod) => self.writes[pod] = true,
-            Deed::Lend { .. } | Deed::Yield(_) | Deed::Look => {}
+            PodAction::Withdraw(pod) => self.leases[pod] = None,
+            PodAction::TakeBack(pod) => self.has_write_scope[pod] = true,
+            PodAction::Lend { .. } | PodAction::Yield(_) | PodAction::Survey => {}
         }
     }
 
-    /// The deed failed, and whoever did it undoes what it can, or is dead.
-    fn fail(&mut self, deed: Deed, crashed: bool) {
-        match deed {
-            Deed::Register { pod, .. } if !crashed => (self.leases[pod], self.held[pod]) = (None, false),
-            Deed::Lend { to, .. } if !crashed => self.leases[to] = None,
-            Deed::Adopt(_) => self.let_go(deed.actor()),
-            _ if crashed => self.let_go(deed.actor()),
+    /// Undoes a failed action as far as possible, or marks the pod as dead.
+    fn apply_failure(&mut self, action: PodAction, crashed: bool) {
+        match action {
+            PodAction::Register { pod, .. } if !crashed => {
+                (self.leases[pod], self.lease_held[pod]) = (None, false)
+            }
+            PodAction::Lend { to, .. } if !crashed => self.leases[to] = None,
+            PodAction::Adopt(_) => self.let_go(action.acting_pod()),
+            _ if crashed => self.let_go(action.acting_pod()),
             _ => {}
         }
     }
 
     fn let_go(&mut self, actor: Option<usize>) {
         if let Some(pod) = actor {
-            self.held[pod] = false;
+            self.lease_held[pod] = false;
         }
     }
 
-    fn die(&self, pod: usize, leaving: bool) -> World {
-        let mut world = self.clone();
-        world.held[pod] = false;
-        world.fences[pod] = leaving;
-        world
+    fn kill_pod(&self, pod: usize, leaving: bool) -> RegistryState {
+        let mut state = self.clone();
+        state.lease_held[pod] = false;
+        state.sandbox_alive[pod] = leaving;
+        state
     }
 
-    fn later(&self) -> World {
+    fn advance_time(&self) -> RegistryState {
         let mut world = self.clone();
-        let tables = [&mut world.page, &mut world.previous];
+        let tables = [&mut world.current, &mut world.previous];
         let rows = tables.into_iter().flatten().flat_map(|table| &mut Rc::make_mut(table).pods);
         for row in rows.chain(world.leases.iter_mut().flatten().flatten()) {
             row.deadline = row.deadline.map(|_| 0);
@@ -426,89 +466,98 @@ impl World {
         world
     }
 
-    /// The table as the next one to look would find it.
-    fn table(&self) -> Table {
-        let mut world = self.clone();
-        let found = world.found();
-        let mut shelf = Memory { world: &mut world, cut: Cut::Never, hit: false, crashed: false };
-        ledger::catch_up(&mut shelf, &found, NOW).expect("the table is always readable").table
+    /// Returns the table that the next reader would find.
+    fn recovered_table(&self) -> ScopeTable {
+        let mut state = self.clone();
+        let pod_dirs_found = state.pod_dirs();
+        let mut storage = MemoryFiles {
+            world: &mut state,
+            failure: InjectedFailure::Never,
+            triggered: false,
+            crashed: false,
+        };
+        table_store::read_and_prune(&mut storage, &pod_dirs_found, NOW)
+            .expect("the table is always readable")
+            .table
     }
 
-    fn check_laws(&self) -> Result<(), String> {
-        let table = self.table();
-        check_table(&table)?;
-        self.check_living(&table)
+    fn check_invariants(&self) -> Result<(), String> {
+        let table = self.recovered_table();
+        check_table_rows(&table)?;
+        self.check_live_pods(&table)
     }
 
-    fn check_living(&self, table: &Table) -> Result<(), String> {
-        for pod in (0..PODS).filter(|pod| self.held[*pod] || self.fences[*pod]) {
-            let birth = self.born[pod].as_ref().expect("it lives");
-            let row = table.row(session(pod)).ok_or_else(|| format!("the live pod {pod} is forgotten"))?;
-            if row.scope != Scope::write(PLACES[birth.place]) {
-                return Err(format!("{pod} has another scope than it was born with: {row:?}"));
+    fn check_live_pods(&self, table: &ScopeTable) -> Result<(), String> {
+        for pod in (0..POD_COUNT).filter(|pod| self.lease_held[*pod] || self.sandbox_alive[*pod]) {
+            let birth = self.start_records[pod].as_ref().expect("the pod is live");
+            let row =
+                table.find_row(session_of(pod)).ok_or_else(|| format!("the live pod {pod} has no row"))?;
+            if row.scope != Scope::writable(SCOPE_PATHS[birth.path_index]) {
+                return Err(format!("{pod} has another scope than at its start: {row:?}"));
             }
-            if self.writes[pod] && row.yielded {
-                return Err(format!("{pod} writes what counts as given up"));
+            if self.has_write_scope[pod] && row.yielded {
+                return Err(format!("{pod} writes in a scope that counts as released"));
             }
         }
         Ok(())
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.check_laws()?;
-        if let Some(table) = self.at_once() {
-            check_table(&table).map_err(|e| format!("as it lies there: {e}"))?;
-            self.check_living(&table).map_err(|e| format!("as it lies there: {e}"))?;
+    fn check_state(&self) -> Result<(), String> {
+        self.check_invariants()?;
+        if let Some(table) = self.quick_table() {
+            check_table_rows(&table).map_err(|e| format!("in the unverified table: {e}"))?;
+            self.check_live_pods(&table).map_err(|e| format!("in the unverified table: {e}"))?;
         }
-        let lost = World { page: None, ..self.clone() };
-        lost.check_laws().map_err(|e| format!("without the newest table: {e}"))?;
-        let both = World { previous: None, ..lost };
-        both.check_laws().map_err(|e| format!("without any table: {e}"))?;
-        let mut over = self.later();
-        (over.held, over.fences) = Default::default();
-        match over.table().pods.is_empty() {
+        let lost = RegistryState { current: None, ..self.clone() };
+        lost.check_invariants().map_err(|e| format!("without the newest table: {e}"))?;
+        let both = RegistryState { previous: None, ..lost };
+        both.check_invariants().map_err(|e| format!("without any table: {e}"))?;
+        let mut over = self.advance_time();
+        (over.lease_held, over.sandbox_alive) = Default::default();
+        match over.recovered_table().pods.is_empty() {
             true => Ok(()),
-            false => Err("something stays held when nobody lives".to_owned()),
+            false => Err("a scope stays reserved although no pod is live".to_owned()),
         }
     }
 
-    /// What tells states apart, whatever the pods are called. The previous table counts only while there is no newer one.
-    fn key(&self) -> u128 {
-        ORDERS.iter().map(|order| self.key_in(*order)).min().expect("there are some")
+    /// Identifies a state regardless of pod names. The previous table counts only while there is no newer one.
+    fn canonical_key(&self) -> u128 {
+        ORDERS.iter().map(|order| self.key_in_order(*order)).min().expect("ORDERS is not empty")
     }
 
     fn has_ticket(&self, pod: usize) -> bool {
-        let tables = [&self.page, &self.previous].into_iter().flatten();
-        let rows =
-            tables.filter_map(|table| table.row(session(pod))).chain(self.leases[pod].iter().flatten());
+        let tables = [&self.current, &self.previous].into_iter().flatten();
+        let rows = tables
+            .filter_map(|table| table.find_row(session_of(pod)))
+            .chain(self.leases[pod].iter().flatten());
         rows.into_iter().any(|row| row.ticket_hash.is_some())
     }
 
-    fn key_in(&self, order: [usize; PODS]) -> u128 {
-        let mut key = Key { bits: 0, order };
-        key.put(self.next.is_some().into(), 1);
-        let previous = self.previous.as_ref().filter(|_| self.page.is_none());
-        for table in [self.page.as_ref(), previous] {
-            key.put(table.is_some().into(), 1);
+    fn key_in_order(&self, order: [usize; POD_COUNT]) -> u128 {
+        let mut key = StateKey { bits: 0, order };
+        key.push_bits(self.next.is_some().into(), 1);
+        let previous = self.previous.as_ref().filter(|_| self.current.is_none());
+        for table in [self.current.as_ref(), previous] {
+            key.push_bits(table.is_some().into(), 1);
             for pod in order {
-                key.row(table.and_then(|table| table.row(session(pod))));
+                key.push_row(table.and_then(|table| table.find_row(session_of(pod))));
             }
         }
         for pod in order {
-            key.put(self.leases[pod].is_some().into(), 1);
-            key.row(self.leases[pod].as_ref().and_then(Option::as_ref));
-            // What a dead pod would write, and whether a ticket that is nowhere was used, makes no difference.
-            let writes = self.writes[pod] && (self.held[pod] || self.fences[pod]);
-            let used = self.used[pod] && self.has_ticket(pod);
-            for bit in [self.held[pod], self.fences[pod], writes, used] {
-                key.put(bit.into(), 1);
+            key.push_bits(self.leases[pod].is_some().into(), 1);
+            key.push_row(self.leases[pod].as_ref().and_then(Option::as_ref));
+            // The write flag of a dead pod and the use of a ticket that no file contains make no difference.
+            let writes = self.has_write_scope[pod] && (self.lease_held[pod] || self.sandbox_alive[pod]);
+            let used = self.ticket_used[pod] && self.has_ticket(pod);
+            for bit in [self.lease_held[pod], self.sandbox_alive[pod], writes, used] {
+                key.push_bits(bit.into(), 1);
             }
-            match &self.born[pod] {
-                None => key.put(0, 6),
+            match &self.start_records[pod] {
+                None => key.push_bits(0, 6),
                 Some(birth) => {
-                    key.put(birth.place as u128 + 1, 2);
-                    key.who(birth.line.first());
-                    key.who(birth.line.get(1));
+                    key.push_bits(birth.path_index as u128 + 1, 2);
+                    key.push_session(birth.ancestors.first());
+                    key.push_session(birth.ancestors.get(1));
                 }
             }
         }
@@ -516,53 +565,55 @@ impl World {
     }
 }
 
-const ORDERS: [[usize; PODS]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+const ORDERS: [[usize; POD_COUNT]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-struct Key {
+struct StateKey {
     bits: u128,
-    order: [usize; PODS],
+    order: [usize; POD_COUNT],
 }
 
-impl Key {
-    fn put(&mut self, value: u128, bits: u32) {
+impl StateKey {
+    fn push_bits(&mut self, value: u128, bits: u32) {
         debug_assert!(value < 1 << bits && self.bits.leading_zeros() >= bits, "the key is too small");
         self.bits = self.bits << bits | value;
     }
 
-    fn who(&mut self, session: Option<&SessionId>) {
-        let place = session.and_then(|session| self.order.iter().position(|pod| *pod == pod_of(*session)));
-        self.put(place.map_or(0, |place| place as u128 + 1), 2);
+    fn push_session(&mut self, session: Option<&SessionId>) {
+        let place =
+            session.and_then(|session| self.order.iter().position(|pod| *pod == pod_of_session(*session)));
+        self.push_bits(place.map_or(0, |place| place as u128 + 1), 2);
     }
 
-    /// Its scope and its line are those of its birth.
-    fn row(&mut self, row: Option<&Row>) {
-        let Some(row) = row else { return self.put(0, 9) };
-        self.put(1, 1);
-        self.who(row.parent.as_ref());
-        self.put(row.ticket_hash.is_some().into(), 1);
-        self.put((row.deadline == Some(1)).into(), 1);
-        self.put(row.yielded.into(), 1);
+    /// Its scope and ancestors equal those of its start record.
+    fn push_row(&mut self, row: Option<&ScopeRow>) {
+        let Some(row) = row else { return self.push_bits(0, 9) };
+        self.push_bits(1, 1);
+        self.push_session(row.parent.as_ref());
+        self.push_bits(row.ticket_hash.is_some().into(), 1);
+        self.push_bits((row.deadline == Some(1)).into(), 1);
+        self.push_bits(row.yielded.into(), 1);
         for pod in self.order {
-            self.put(row.loans.iter().any(|loan| loan.session == session(pod)).into(), 1);
+            self.push_bits(row.loans.iter().any(|loan| loan.session == session_of(pod)).into(), 1);
         }
     }
 }
 
-fn check_table(table: &Table) -> Result<(), String> {
+fn check_table_rows(table: &ScopeTable) -> Result<(), String> {
     for (place, row) in table.pods.iter().enumerate() {
         for other in &table.pods[place + 1..] {
-            if let Some(overlap) = overlaps_write(&row.effective(), &other.effective()) {
+            if let Some(overlap) = find_write_overlap(&row.effective_scope(), &other.effective_scope()) {
                 return Err(format!("{} and {} can both write {}", row.name, other.name, overlap.path));
             }
         }
         if let Some(parent) = row.parent {
-            let parent = table.row(parent).ok_or_else(|| format!("the lender of {} is gone", row.name))?;
-            if !contains(&parent.scope, &row.scope) {
+            let parent =
+                table.find_row(parent).ok_or_else(|| format!("the lender of {} is gone", row.name))?;
+            if !scope_contains(&parent.scope, &row.scope) {
                 return Err(format!("{} has more than its parent", row.name));
             }
         }
         let lent: Vec<SessionId> = row.loans.iter().map(|loan| loan.session).collect();
-        let borrowed = |other: &&Row| other.parent == Some(row.session);
+        let borrowed = |other: &&ScopeRow| other.parent == Some(row.session);
         let owed: Vec<SessionId> = table.pods.iter().filter(borrowed).map(|other| other.session).collect();
         if lent.len() != owed.len() || lent.iter().any(|session| !owed.contains(session)) {
             return Err(format!("the loans of {} are not those of its borrowers", row.name));
@@ -571,53 +622,55 @@ fn check_table(table: &Table) -> Result<(), String> {
     Ok(())
 }
 
-/// What leads from one state to the next.
+/// A transition from one state to the next.
 #[derive(Debug, Clone, Copy)]
-#[expect(dead_code, reason = "told by `Debug` when a law is broken")]
-enum Step {
+#[expect(dead_code, reason = "printed by `Debug` when an invariant is violated")]
+enum Transition {
     Nothing,
     TimePasses,
-    Dies { pod: usize, leaving: bool },
-    Does(Deed, Cut),
+    Dies { pod: usize, has_announced: bool },
+    Does(PodAction, InjectedFailure),
 }
 
-/// How a state was reached, told when a law is broken in it.
-struct Trail {
-    step: Step,
-    before: Option<Rc<Trail>>,
+/// The path to a state, printed when the state violates an invariant.
+struct StateHistory {
+    transition: Transition,
+    previous: Option<Rc<StateHistory>>,
 }
 
-impl Trail {
-    fn tell(&self) -> String {
-        let before = self.before.as_ref().map(|before| before.tell()).unwrap_or_default();
-        format!("{before}\n  {:?}", self.step)
+impl StateHistory {
+    fn describe(&self) -> String {
+        let before = self.previous.as_ref().map(|before| before.describe()).unwrap_or_default();
+        format!("{before}\n  {:?}", self.transition)
     }
 }
 
-/// What can come after a state. Cut by an error as well as by death, if it may take long.
-fn after(world: &World, long: bool) -> Vec<(Step, World)> {
-    let mut next = vec![(Step::TimePasses, world.later())];
-    let mut die = |pod, leaving| next.push((Step::Dies { pod, leaving }, world.die(pod, leaving)));
-    for pod in 0..PODS {
-        if world.held[pod] {
+/// Returns all successor states. With `long`, errors are injected as well as crashes.
+fn successors(state: &RegistryState, long: bool) -> Vec<(Transition, RegistryState)> {
+    let mut next = vec![(Transition::TimePasses, state.advance_time())];
+    let mut die = |pod, has_announced| {
+        next.push((Transition::Dies { pod, has_announced }, state.kill_pod(pod, has_announced)))
+    };
+    for pod in 0..POD_COUNT {
+        if state.lease_held[pod] {
             die(pod, false);
             die(pod, true);
-        } else if world.fences[pod] {
+        } else if state.sandbox_alive[pod] {
             die(pod, false);
         }
     }
-    let kinds = [Cut::Crash as fn(u32) -> Cut, Cut::Fault];
-    for deed in world.deeds() {
-        let mut whole = world.clone();
-        whole.does(deed, Cut::Never);
-        next.push((Step::Does(deed, Cut::Never), whole));
+    let kinds = [InjectedFailure::Crash as fn(u32) -> InjectedFailure, InjectedFailure::Fault];
+    for action in state.all_actions() {
+        let mut whole = state.clone();
+        whole.perform(action, InjectedFailure::Never);
+        next.push((Transition::Does(action, InjectedFailure::Never), whole));
         for make in kinds.iter().take(if long { 2 } else { 1 }) {
             for at in 0.. {
-                let mut cut = world.clone();
-                if !cut.does(deed, make(at)) {
+                let mut failure = state.clone();
+                if !failure.perform(action, make(at)) {
                     break;
                 }
-                next.push((Step::Does(deed, make(at)), cut));
+                next.push((Transition::Does(action, make(at)), failure));
             }
         }
     }
@@ -628,23 +681,23 @@ fn after(world: &World, long: bool) -> Vec<(Step, World)> {
 fn no_interleaving_breaks_a_law() {
     let long = std::env::var_os("MINKE_LONG").is_some();
     let (mut seen, mut met) = (HashSet::new(), HashSet::new());
-    let start = Trail { step: Step::Nothing, before: None };
-    let mut waiting = VecDeque::from([(World::default(), Rc::new(start))]);
-    seen.insert(World::default().key());
+    let start = StateHistory { transition: Transition::Nothing, previous: None };
+    let mut waiting = VecDeque::from([(RegistryState::default(), Rc::new(start))]);
+    seen.insert(RegistryState::default().canonical_key());
     let mut steps = 0_u64;
-    while let Some((world, trail)) = waiting.pop_front() {
-        for (step, world) in after(&world, long) {
+    while let Some((state, trail)) = waiting.pop_front() {
+        for (transition, world) in successors(&state, long) {
             steps += 1;
-            // The cheaper key first: most steps lead where somebody has been.
-            if met.insert(world.key_in(ORDERS[0])) && seen.insert(world.key()) {
-                let trail = Trail { step, before: Some(Rc::clone(&trail)) };
-                if let Err(broken) = world.check() {
-                    panic!("{broken}\nafter{}\nin {world:?}", trail.tell());
+            // Compute the cheaper key first: most transitions lead to known states.
+            if met.insert(world.key_in_order(ORDERS[0])) && seen.insert(world.canonical_key()) {
+                let trail = StateHistory { transition, previous: Some(Rc::clone(&trail)) };
+                if let Err(broken) = world.check_state() {
+                    panic!("{broken}\nafter{}\nin {world:?}", trail.describe());
                 }
                 waiting.push_back((world, Rc::new(trail)));
             }
         }
     }
-    eprintln!("{} states, {steps} steps; no law was broken", seen.len());
-    assert!(seen.len() > 1_000, "nearly nothing was tried");
+    eprintln!("{} states, {steps} transitions; no invariant was violated", seen.len());
+    assert!(seen.len() > 1_000, "too few states were reached");
 }

@@ -1,8 +1,8 @@
-//! The scope lease: proof that a pod lives and holds its name.
+//! The scope lease: proves that a pod is live and owns its name.
 //!
-//! Here: the row in the lease file and what its holder may do. Elsewhere: taking one (`runtime`).
+//! Here: the row in the lease file and the operations of its holder. Elsewhere: acquiring a lease (`runtime_dir`).
 //! Invariant: the lease file is rewritten in place, never renamed, and unlinked only under `scope.lock` before it is
-//! unlocked; else two processes could hold one name (`one_name_has_one_holder_under_a_race`).
+//! unlocked. Otherwise two processes could hold one name (`one_name_has_one_holder_under_a_race`).
 
 use std::fs::{self, File};
 use std::io;
@@ -12,88 +12,88 @@ use std::time::SystemTime;
 use minke_record::{Millis, PodName, Scope, SessionId};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{RegistryError, at};
-use crate::files::{make_dir, open_lock, read_small, replace};
-use crate::grant::Grant;
-use crate::look::Reclaimed;
-use crate::runtime::Runtime;
+use crate::error::{RegistryError, io_error};
+use crate::files::{create_private_dir, open_lock, read_small, replace_file};
+use crate::grant::PathGrant;
+use crate::runtime_dir::RuntimeDir;
+use crate::snapshot::ReclaimedPod;
 use crate::status::PodStatus;
-use crate::table::{Loan, Table};
+use crate::table::{ScopeLoan, ScopeTable};
 
-/// A row is a few hundred bytes; a longer file is not one.
-pub(crate) const ROW_BYTES: u64 = 64 * 1024;
+/// A row has a few hundred bytes; a longer file is invalid.
+pub(crate) const MAX_ROW_BYTES: u64 = 64 * 1024;
 
-/// A live pod, as its lease file describes it. Process and boot are there for people; nothing is decided by them.
+/// A pod as its lease file describes it. Process and boot are informative only; no decision depends on them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ScopeRow {
     pub name: PodName,
     pub session: SessionId,
     pub socket: PathBuf,
     pub pid: u32,
-    /// Of the process, in clock ticks since boot; 0 where the system does not say.
+    /// The start time of the process in clock ticks since boot; 0 if unknown.
     pub start_time: u64,
-    /// Empty where the system does not say.
+    /// Empty if unknown.
     pub boot_id: String,
-    /// The pod that has lent its scope: the one that spawned it or, since that is gone, the nearest above it that lived.
+    /// The pod that lends its scope: the pod that spawned it, or its nearest live ancestor once that pod has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
-    /// The pod that spawned it; stays.
+    /// The pod that spawned it. Never changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lender: Option<SessionId>,
-    /// All that were above it when it was spawned, the lender first; stays. By it a pod that comes back finds those that
-    /// others have taken over meanwhile.
+    /// All its ancestors when it was spawned, the lender first. Never changes. A pod that comes back finds by it the
+    /// descendants that other pods have taken over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ancestors: Vec<SessionId>,
-    /// When this life of it began; for people.
+    /// When this process of the pod started. Informative.
     #[serde(default)]
     pub since: Millis,
-    /// Which life of its session this is.
+    /// The epoch of its session: how many pods have worked on it.
     #[serde(default)]
     pub epoch: u64,
-    /// How many pods are above it.
+    /// The number of its ancestors.
     #[serde(default)]
     pub depth: u32,
     #[serde(default)]
     pub scope: Scope,
-    /// What of its scope was nobody's before: its clone.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    /// The part of its scope that the lender did not own: its clone.
+    #[serde(default, skip_serializing_if = "is_empty_scope")]
     pub apart: Scope,
-    /// The directories of its scope as they were when it got them: a path alone could lead elsewhere by now.
+    /// The directories of its scope when it got them. A path alone could lead elsewhere by now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub grants: Vec<Grant>,
-    /// What it has lent, with all that it could write there.
+    pub grants: Vec<PathGrant>,
+    /// Its loans, with everything that it could write there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub loans: Vec<Loan>,
-    /// SHA-256 of the one-use ticket, as long as nobody has come with it.
+    pub loans: Vec<ScopeLoan>,
+    /// The SHA-256 of the one-use ticket, until a process uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket_hash: Option<String>,
-    /// Until then a row with a ticket counts as alive, lease or not.
+    /// The deadline until which a row with a ticket counts as alive, with or without a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
-    /// It has given up its write scope until its next run.
+    /// It has released its write scope until its next run.
     #[serde(default)]
     pub yielded: bool,
 }
 
-impl Row {
-    /// The row of a pod in this process, without a scope. The registry fills in the socket, and for whoever comes with a
-    /// ticket all that was lent.
-    pub fn here(name: PodName, session: SessionId, parent: Option<SessionId>) -> Row {
+impl ScopeRow {
+    /// Returns the row of a pod in this process, without a scope. The registry adds the socket, and the lent scope if
+    /// the process has a ticket.
+    pub fn for_this_process(name: PodName, session: SessionId, parent: Option<SessionId>) -> ScopeRow {
         let (start_time, boot_id) = process_identity();
-        Row {
+        ScopeRow {
             pid: std::process::id(),
             start_time,
             boot_id,
             parent,
             lender: parent,
             ancestors: parent.into_iter().collect(),
-            ..Row::nowhere(name, session)
+            ..ScopeRow::without_process(name, session)
         }
     }
 
-    /// A row that no process has yet.
-    pub(crate) fn nowhere(name: PodName, session: SessionId) -> Row {
-        Row {
+    /// Returns a row without a process.
+    pub(crate) fn without_process(name: PodName, session: SessionId) -> ScopeRow {
+        ScopeRow {
             name,
             session,
             socket: PathBuf::new(),
@@ -116,16 +116,16 @@ impl Row {
         }
     }
 
-    /// Whether the very process of this row is there. Asked only where the lease itself was removed: a process is no proof
-    /// of a life, but it is reason enough not to give away what it may write.
+    /// Returns whether the process of this row still runs. Used only if the lease was removed: a process does not prove
+    /// that the pod is live, but it suffices to keep its scope reserved.
     pub(crate) fn is_running(&self) -> bool {
         let (_, boot_id) = process_identity();
-        let known = self.start_time != 0 && !boot_id.is_empty() && boot_id == self.boot_id;
-        known && start_time(&self.pid.to_string()) == Some(self.start_time)
+        let current = self.start_time != 0 && !boot_id.is_empty() && boot_id == self.boot_id;
+        current && process_start_time(&self.pid.to_string()) == Some(self.start_time)
     }
 
-    pub(crate) fn read(path: &Path) -> io::Result<Option<Row>> {
-        match read_small(path, ROW_BYTES)? {
+    pub(crate) fn read_lease(path: &Path) -> io::Result<Option<ScopeRow>> {
+        match read_small(path, MAX_ROW_BYTES)? {
             None => Ok(None),
             Some(bytes) if bytes.is_empty() => Ok(None),
             Some(bytes) => serde_json::from_slice(&bytes)
@@ -135,130 +135,132 @@ impl Row {
     }
 }
 
-fn is_nothing(scope: &Scope) -> bool {
+fn is_empty_scope(scope: &Scope) -> bool {
     *scope == Scope::default()
 }
 
-/// When this process began and which boot this is, where `/proc` says so.
+/// Returns when this process started and the id of this boot, if `/proc` is available.
 fn process_identity() -> (u64, String) {
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    (start_time("self").unwrap_or(0), boot_id.trim().to_owned())
+    (process_start_time("self").unwrap_or(0), boot_id.trim().to_owned())
 }
 
-fn start_time(process: &str) -> Option<u64> {
-    // Field 22, counted after the name in parentheses, which may itself hold spaces and parentheses.
+fn process_start_time(process: &str) -> Option<u64> {
+    // Field 22, counted after the name in parentheses, which may contain spaces and parentheses.
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The file that every fence of a pod locks and notes its placeholders in.
-pub(crate) const FENCES: &str = "fences";
+/// The file that every sandbox of a pod locks, and in which it notes its placeholders.
+pub(crate) const SANDBOX_LOCK_FILE: &str = "fences";
 
-/// What lies in a pod's directory for its commands and file tools.
+/// The directories that a pod provides for its commands and file tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnDirs {
+pub struct PodOwnDirs {
     /// `/tmp` of its commands.
     pub tmp: PathBuf,
-    /// What was too long for a result; nobody but the pod writes there.
+    /// Output that was too long for a result. Only the pod writes there.
     pub output: PathBuf,
-    /// Locked by every fence as long as something lives in it.
-    pub fences: PathBuf,
-    /// Where its commands find the network, if they may.
+    /// Locked by every sandbox while a process runs in it.
+    pub sandbox_lock: PathBuf,
+    /// The network proxy of its commands, if they have network access.
     pub proxy: PathBuf,
 }
 
-/// The right to a name, held until `release` or the end of the process. Dropping it without `release` is what a
-/// kill does: the name is free, the directory stays until somebody looks.
+/// The right to a name, held until `release` or the end of the process. Dropping it without `release` acts like a kill:
+/// the name is free, and the directory stays until the next registry snapshot.
 #[derive(Debug)]
 pub struct ScopeLease {
     pub(crate) file: File,
-    pub(crate) row: Row,
-    pub(crate) runtime: Runtime,
-    /// What a dead pod of the same name had left.
-    pub(crate) reclaimed: Option<Reclaimed>,
+    pub(crate) row: ScopeRow,
+    pub(crate) runtime: RuntimeDir,
+    /// The remains of a dead pod of the same name.
+    pub(crate) reclaimed: Option<ReclaimedPod>,
 }
 
 impl ScopeLease {
-    pub fn row(&self) -> &Row {
+    pub fn row(&self) -> &ScopeRow {
         &self.row
     }
 
-    /// What a dead pod of the same name had left behind, if anything.
-    pub fn reclaimed(&self) -> Option<&Reclaimed> {
+    /// Returns the remains of a dead pod of the same name, if there were any.
+    pub fn reclaimed(&self) -> Option<&ReclaimedPod> {
         self.reclaimed.as_ref()
     }
 
-    /// The pod's own directory, `pods/<name>`.
-    pub fn dir(&self) -> PathBuf {
+    /// Returns the pod's own directory, `pods/<name>`.
+    pub fn pod_dir(&self) -> PathBuf {
         self.runtime.pod_dir(&self.row.name)
     }
 
-    pub fn socket(&self) -> &Path {
+    pub fn socket_path(&self) -> &Path {
         &self.row.socket
     }
 
-    /// Says that the pod still works: touches the lease.
-    pub fn beat(&self) -> Result<(), RegistryError> {
-        self.file.set_modified(SystemTime::now()).map_err(at("touch", self.dir().join("lease")))
+    /// Touches the lease to report that the pod still works.
+    pub fn touch_heartbeat(&self) -> Result<(), RegistryError> {
+        self.file.set_modified(SystemTime::now()).map_err(io_error("touch", self.pod_dir().join("lease")))
     }
 
-    /// Puts a new `status.json` in place.
+    /// Replaces `status.json`.
     pub fn write_status(&self, status: &PodStatus) -> Result<(), RegistryError> {
-        let path = self.dir().join("status.json");
-        let bytes = serde_json::to_vec(status).expect("a status is plain data");
-        replace(&path, &bytes).map_err(at("write", path))
+        let path = self.pod_dir().join("status.json");
+        let bytes = serde_json::to_vec(status).expect("a status is always serializable");
+        replace_file(&path, &bytes).map_err(io_error("write", path))
     }
 
-    /// Puts `manifest.toml` in place.
+    /// Replaces `manifest.toml`.
     pub fn write_manifest(&self, text: &str) -> Result<(), RegistryError> {
-        let path = self.dir().join("manifest.toml");
-        replace(&path, text.as_bytes()).map_err(at("write", path))
+        let path = self.pod_dir().join("manifest.toml");
+        replace_file(&path, text.as_bytes()).map_err(io_error("write", path))
     }
 
-    /// Makes the directories that belong to the pod's own commands and file tools.
-    pub fn make_own_dirs(&self) -> Result<OwnDirs, RegistryError> {
-        let dir = self.dir();
-        let own = OwnDirs {
+    /// Creates the directories for the pod's own commands and file tools.
+    pub fn make_own_dirs(&self) -> Result<PodOwnDirs, RegistryError> {
+        let dir = self.pod_dir();
+        let own = PodOwnDirs {
             tmp: dir.join("tmp"),
             output: dir.join("output"),
-            fences: dir.join(FENCES),
+            sandbox_lock: dir.join(SANDBOX_LOCK_FILE),
             proxy: dir.join("proxy.sock"),
         };
         for path in [&own.tmp, &own.output] {
-            make_dir(path).map_err(at("make", path))?;
+            create_private_dir(path).map_err(io_error("make", path))?;
         }
-        open_lock(&own.fences).map_err(at("make", &own.fences))?;
+        open_lock(&own.sandbox_lock).map_err(io_error("make", &own.sandbox_lock))?;
         Ok(own)
     }
 
-    /// What the pod may do now: without writing where it has lent, and nowhere after `give_scope`.
-    pub fn effective(&self) -> Result<Scope, RegistryError> {
-        Ok(self.current()?.effective())
+    /// Returns the pod's current scope: its own without write access to lent paths, and none after `give_scope`.
+    pub fn effective_scope(&self) -> Result<Scope, RegistryError> {
+        Ok(self.current_row()?.effective_scope())
     }
 
-    /// What the pod has lent, and to whom.
-    pub fn loans(&self) -> Result<Vec<Loan>, RegistryError> {
-        Ok(self.current()?.loans)
+    /// Returns the pod's loans.
+    pub fn current_loans(&self) -> Result<Vec<ScopeLoan>, RegistryError> {
+        Ok(self.current_row()?.loans)
     }
 
-    /// Gives up writing until `take_scope`. If this fails, the pod does well to write nothing either until `effective`
-    /// says that it may.
+    /// Releases write access until `take_scope`. If this fails, the pod should not write until its effective scope
+    /// allows it.
     pub fn give_scope(&self) -> Result<(), RegistryError> {
         self.runtime.give_scope(self.row.session)
     }
 
-    /// Takes back what was given up; refused if somebody has it now.
+    /// Takes write access back; refused if another pod has it now.
     pub fn take_scope(&self) -> Result<(), RegistryError> {
         self.runtime.take_scope(self.row.session)
     }
 
-    /// The pod's row. What it has lent to the dead is its own again, so whoever has lent something has them looked for.
-    fn current(&self) -> Result<Row, RegistryError> {
-        let row = |table: &Table| table.row(self.row.session).cloned();
-        if let Some(row) = self.runtime.lying()?.as_ref().and_then(row).filter(|row| row.loans.is_empty()) {
+    /// Returns the pod's row. Loans to dead pods have returned, so a pod with loans checks its borrowers first.
+    fn current_row(&self) -> Result<ScopeRow, RegistryError> {
+        let row = |table: &ScopeTable| table.find_row(self.row.session).cloned();
+        if let Some(row) =
+            self.runtime.unverified_table()?.as_ref().and_then(row).filter(|row| row.loans.is_empty())
+        {
             return Ok(row);
         }
-        let lost = || RegistryError::LeaseLost { path: self.dir() };
-        row(&self.runtime.open()?.table).ok_or_else(lost)
+        let lost = || RegistryError::LeaseLost { path: self.pod_dir() };
+        row(&self.runtime.open_table()?.table).ok_or_else(lost)
     }
 }

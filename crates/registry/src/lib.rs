@@ -1,9 +1,10 @@
-//! Registry: who is alive.
+//! Registry: tracks live pods and their scopes.
 //!
-//! Here: where things lie on this machine (`paths`); the runtime directory with one directory and one scope lease per
-//! live pod (`runtime`, `opened`, `look`, `lease`, `leaving`, `graves`); the scope table, who holds what and who has lent it to whom (`table`, pure;
-//! `ledger` and `shelf`, its files; `grant`, what is lent, opened; `ticket`, how a child gets its row; `watch`, seeing a pod end); what a pod says of
-//! itself (`status`); and sockets whose path is too long (`socket`). Session leases are in `session`.
+//! Here: the user's directories (`paths`); the runtime directory with one directory and one scope lease per live pod
+//! (`runtime_dir`, `locked_table`, `snapshot`, `lease`, `release`, `liveness`); the scope table with all scopes and
+//! loans (`table`, pure; `table_store` and `table_files`, its storage; `grant`, opened lent paths; `ticket`, by which a
+//! child gets its row; `watch`, waiting for the end of a pod); the published status of a pod (`status`); and sockets
+//! with long paths (`socket`). Session leases are in `session`.
 //! Invariant: liveness is a kernel lock, never a pid (`a_killed_pod_is_not_shown_and_its_name_is_free`).
 
 #[cfg(test)]
@@ -13,28 +14,28 @@ mod error;
 mod exhaustive;
 mod files;
 pub mod grant;
-mod graves;
 mod lease;
-mod leaving;
-mod ledger;
-mod look;
-mod opened;
+mod liveness;
+mod locked_table;
 mod paths;
-mod runtime;
-mod shelf;
+mod release;
+mod runtime_dir;
+mod snapshot;
 mod socket;
 mod status;
 mod table;
+mod table_files;
+mod table_store;
 mod ticket;
 mod watch;
 
 pub use error::{PathsError, RegistryError};
-pub use lease::{OwnDirs, Row, ScopeLease};
-pub use look::{Live, Look, Reclaimed};
-pub use paths::{Paths, Surroundings};
-pub use runtime::Runtime;
-pub use socket::{SOCKET_PATH_BYTES, SocketPath};
-pub use status::{PodStatus, StatusWaiting, Tally};
-pub use table::{Lend, Loan, Table, TableLimits};
-pub use ticket::Ticket;
-pub use watch::Watch;
+pub use lease::{PodOwnDirs, ScopeLease, ScopeRow};
+pub use paths::{ProcessEnv, UserPaths};
+pub use runtime_dir::RuntimeDir;
+pub use snapshot::{LivePod, ReclaimedPod, RegistrySnapshot};
+pub use socket::{MAX_SOCKET_PATH_BYTES, SocketPath};
+pub use status::{LogTotals, PendingReasons, PodStatus};
+pub use table::{LoanRequest, PodLimits, ScopeLoan, ScopeTable};
+pub use ticket::ScopeTicket;
+pub use watch::PodWatch;

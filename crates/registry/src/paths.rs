@@ -1,9 +1,9 @@
-//! Paths: where things lie on this machine.
+//! The directories of one user on this machine.
 //!
-//! Here: config, data, state and runtime of one user, found from surroundings that are passed in, and made private.
-//! Elsewhere: what lies in them (`session`, `runtime`).
-//! Invariant: finding makes nothing (`finding_makes_nothing`), and a directory of another user is never used
-//! (`a_directory_of_another_user_is_refused`).
+//! Here: the config, data, state and runtime directories, derived from the passed environment, and created private.
+//! Elsewhere: their content (`session`, `runtime_dir`).
+//! Invariant: finding directories creates nothing (`finding_makes_nothing`), and a directory of another user is never
+//! used (`a_directory_of_another_user_is_refused`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,18 +13,18 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::PathsError;
-use crate::files::{PRIVATE_DIR, make_dir};
+use crate::files::{PRIVATE_DIR_MODE, create_private_dir};
 
-/// What the process finds around itself; read once, at the door.
+/// The environment variables and user id of the process, read once at startup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct ProcessEnv {
     pub env: BTreeMap<OsString, OsString>,
     pub uid: u32,
 }
 
-impl Surroundings {
-    /// An absolute path from a variable; unset and empty are the same.
-    fn path(&self, name: &'static str) -> Result<Option<PathBuf>, PathsError> {
+impl ProcessEnv {
+    /// Returns an absolute path from a variable. Unset and empty are the same.
+    fn absolute_path(&self, name: &'static str) -> Result<Option<PathBuf>, PathsError> {
         let Some(value) = self.env.get(std::ffi::OsStr::new(name)).filter(|value| !value.is_empty()) else {
             return Ok(None);
         };
@@ -38,7 +38,7 @@ impl Surroundings {
 
 /// The four directories of one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paths {
+pub struct UserPaths {
     pub config: PathBuf,
     pub data: PathBuf,
     pub state: PathBuf,
@@ -46,12 +46,12 @@ pub struct Paths {
     uid: u32,
 }
 
-impl Paths {
-    /// Finds the directories and makes nothing.
-    pub fn find(around: &Surroundings) -> Result<Paths, PathsError> {
+impl UserPaths {
+    /// Determines the directories without creating any.
+    pub fn from_env(around: &ProcessEnv) -> Result<UserPaths, PathsError> {
         let uid = around.uid;
-        if let Some(home) = around.path("MINKE_HOME")? {
-            return Ok(Paths {
+        if let Some(home) = around.absolute_path("MINKE_HOME")? {
+            return Ok(UserPaths {
                 config: home.join("config"),
                 data: home.join("data"),
                 state: home.join("state"),
@@ -59,19 +59,19 @@ impl Paths {
                 uid,
             });
         }
-        let home = around.path("HOME")?;
-        let under = |variable, rest: &str| match around.path(variable)? {
+        let home = around.absolute_path("HOME")?;
+        let under = |variable, rest: &str| match around.absolute_path(variable)? {
             Some(base) => Ok(base.join("minke")),
             None => home.as_ref().map(|home| home.join(rest)).ok_or(PathsError::NoHome),
         };
-        let runtime = match around.path("XDG_RUNTIME_DIR")? {
+        let runtime = match around.absolute_path("XDG_RUNTIME_DIR")? {
             Some(base) => base.join("minke"),
             None => {
-                let temp = around.path("TMPDIR")?.unwrap_or_else(|| PathBuf::from("/tmp"));
+                let temp = around.absolute_path("TMPDIR")?.unwrap_or_else(|| PathBuf::from("/tmp"));
                 temp.join(format!("minke-{uid}"))
             }
         };
-        Ok(Paths {
+        Ok(UserPaths {
             config: under("XDG_CONFIG_HOME", ".config/minke")?,
             data: under("XDG_DATA_HOME", ".local/share/minke")?,
             state: under("XDG_STATE_HOME", ".local/state/minke")?,
@@ -80,31 +80,31 @@ impl Paths {
         })
     }
 
-    /// Makes data, state and runtime, private to this user. The configuration is the user's own to make.
-    pub fn create(&self) -> Result<(), PathsError> {
-        self.create_one("data", &self.data)?;
-        self.create_one("state", &self.state)?;
-        self.create_one("runtime", &self.runtime)
+    /// Creates the data, state and runtime directories, private to this user. The user creates the configuration.
+    pub fn create_dirs(&self) -> Result<(), PathsError> {
+        self.create_dir("data", &self.data)?;
+        self.create_dir("state", &self.state)?;
+        self.create_dir("runtime", &self.runtime)
     }
 
-    /// Where sessions live.
-    pub fn sessions(&self) -> PathBuf {
+    /// Returns the directory of all sessions.
+    pub fn sessions_dir(&self) -> PathBuf {
         self.data.join("sessions")
     }
 
-    /// Where sessions lie that go with their pod.
-    pub fn passing(&self) -> PathBuf {
+    /// Returns the directory of ephemeral sessions, which end with their pods.
+    pub fn ephemeral_sessions_dir(&self) -> PathBuf {
         self.runtime.join("passing")
     }
 
-    fn create_one(&self, what: &'static str, path: &Path) -> Result<(), PathsError> {
+    fn create_dir(&self, what: &'static str, path: &Path) -> Result<(), PathsError> {
         let failed = |source| PathsError::CannotMake { what, path: path.to_owned(), source };
-        if let Err(e) = make_dir(path)
+        if let Err(e) = create_private_dir(path)
             && e.kind() != io::ErrorKind::AlreadyExists
         {
             return Err(failed(e));
         }
-        // Not followed: in a shared temp directory a link of somebody else could stand here.
+        // Symbolic links are not followed: in a shared temp directory another user could have created one.
         let found = fs::symlink_metadata(path).map_err(failed)?;
         if !found.is_dir() {
             return Err(PathsError::NotADirectory { what, path: path.to_owned() });
@@ -118,7 +118,7 @@ impl Paths {
             });
         }
         if found.permissions().mode() & 0o077 != 0 {
-            fs::set_permissions(path, Permissions::from_mode(PRIVATE_DIR)).map_err(failed)?;
+            fs::set_permissions(path, Permissions::from_mode(PRIVATE_DIR_MODE)).map_err(failed)?;
         }
         Ok(())
     }

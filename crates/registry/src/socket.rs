@@ -1,93 +1,96 @@
-//! Sockets whose path is too long for the kernel, bound and reached through a short one.
+//! Sockets whose path is too long for the kernel, bound and connected through a short path.
 //!
-//! Linux: a descriptor of the directory and `/proc/self/fd/N/<name>`. Elsewhere: a short link in the temp directory.
-//! Invariant: any path works (`a_socket_on_a_long_path_is_bound_and_reached`).
+//! Linux: a descriptor of the directory and `/proc/self/fd/N/<name>`. Other systems: a short link in the temp
+//! directory.
+//! Invariant: a path of any length works (`a_socket_on_a_long_path_is_bound_and_reached`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The longest path of a socket that the kernel takes.
+/// The longest socket path that the kernel accepts.
 #[cfg(target_os = "linux")]
-pub const SOCKET_PATH_BYTES: usize = 107;
+pub const MAX_SOCKET_PATH_BYTES: usize = 107;
 #[cfg(not(target_os = "linux"))]
-pub const SOCKET_PATH_BYTES: usize = 103;
+pub const MAX_SOCKET_PATH_BYTES: usize = 103;
 
-/// A path that can be bound or connected to as long as this value lives. Drop it once the socket is bound or
-/// connected: the socket does not need it any more.
+/// A path that can be bound or connected while this value exists. Drop it after that: the socket no longer needs it.
 #[derive(Debug)]
 pub struct SocketPath {
-    usable: PathBuf,
-    _keep: Option<Keep>,
+    short_path: PathBuf,
+    _alias: Option<DirAlias>,
 }
 
 impl SocketPath {
-    pub fn to(socket: &Path) -> io::Result<SocketPath> {
-        if socket.as_os_str().len() <= SOCKET_PATH_BYTES {
-            return Ok(SocketPath { usable: socket.to_owned(), _keep: None });
+    pub fn for_socket(socket: &Path) -> io::Result<SocketPath> {
+        if socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
+            return Ok(SocketPath { short_path: socket.to_owned(), _alias: None });
         }
         let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket needs a directory and a name"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a socket path needs a directory and a file name",
+            ));
         };
-        let keep = Keep::open(directory)?;
-        Ok(SocketPath { usable: keep.path().join(name), _keep: Some(keep) })
+        let keep = DirAlias::open_dir(directory)?;
+        Ok(SocketPath { short_path: keep.alias_path().join(name), _alias: Some(keep) })
     }
 
     pub fn path(&self) -> &Path {
-        &self.usable
+        &self.short_path
     }
 }
 
-/// An open directory, reached by its descriptor.
+/// An open directory, used through its descriptor.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
-struct Keep(std::os::fd::OwnedFd);
+struct DirAlias(std::os::fd::OwnedFd);
 
 #[cfg(target_os = "linux")]
-impl Keep {
-    fn open(directory: &Path) -> io::Result<Keep> {
+impl DirAlias {
+    fn open_dir(directory: &Path) -> io::Result<DirAlias> {
         use rustix::fs::{Mode, OFlags};
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Keep(rustix::fs::open(directory, flags, Mode::empty())?))
+        Ok(DirAlias(rustix::fs::open(directory, flags, Mode::empty())?))
     }
 
-    fn path(&self) -> PathBuf {
+    fn alias_path(&self) -> PathBuf {
         use std::os::fd::AsRawFd;
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 }
 
-/// A link to the directory, removed with this value.
+/// A link to the directory, removed on drop.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-struct Keep(PathBuf);
+struct DirAlias(PathBuf);
 
 #[cfg(not(target_os = "linux"))]
-impl Keep {
-    fn open(directory: &Path) -> io::Result<Keep> {
+impl DirAlias {
+    fn open_dir(directory: &Path) -> io::Result<DirAlias> {
         use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        static LINK_COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = LINK_COUNT.fetch_add(1, Ordering::Relaxed);
         let link = std::env::temp_dir().join(format!("mk{}-{count}", std::process::id()));
         match std::os::unix::fs::symlink(directory, &link) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // Left behind by a killed process that had our pid.
+                // A killed process with the same pid left it.
                 std::fs::remove_file(&link)?;
                 std::os::unix::fs::symlink(directory, &link)?;
             }
             made => made?,
         }
-        Ok(Keep(link))
+        Ok(DirAlias(link))
     }
 
-    fn path(&self) -> PathBuf {
+    fn alias_path(&self) -> PathBuf {
         self.0.clone()
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Drop for Keep {
+impl Drop for DirAlias {
     fn drop(&mut self) {
-        // A link that cannot be removed is harmless, and nobody is left to be told.
+        // A link that cannot be removed is harmless.
         drop(std::fs::remove_file(&self.0));
     }
 }

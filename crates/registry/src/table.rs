@@ -1,91 +1,95 @@
-//! The scope table: who holds which part of the file system, and who has lent it to whom.
+//! The scope table: the scope of every pod, and all loans.
 //!
-//! Here: the rows and what may become of them, as pure functions from a whole table to the next one. Elsewhere: the file,
-//! its lock and who lives (`ledger`); scope arithmetic (`policy`).
-//! Invariants: no two rows can write one path, nor come to by a death; a borrower has nothing that its lender had not;
-//! what a row held is its lender's again when the row is gone (`no_interleaving_breaks_a_law`).
+//! Here: the rows and their changes, as pure functions from one table to the next. Elsewhere: storage, the lock and
+//! liveness (`table_store`); scope arithmetic (`policy`).
+//! Invariants: no two rows can write the same path, now or after any pod's death; a borrower has no more than its
+//! lender had; the scope of a removed row returns to its lender (`no_interleaving_breaks_a_law`).
 
 use std::time::Duration;
 
-use minke_policy::{Level, bad_rule, contains, first_excess, level, overlaps_write, subtract};
+use minke_policy::{
+    AccessLevel, access_level, find_write_overlap, first_excess, first_invalid_rule, scope_contains,
+    subtract_loan,
+};
 use minke_record::{Millis, Permission, PodName, Scope, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RegistryError;
-use crate::lease::Row;
+use crate::lease::ScopeRow;
 
-/// How many numbered names are tried before giving up.
-const NAMES_TRIED: u32 = 1_000;
-/// A pod name's longest form.
-const NAME_CHARS: usize = 40;
+/// How many numbered names are tried.
+const MAX_NAME_ATTEMPTS: u32 = 1_000;
+/// The maximum length of a pod name.
+const MAX_NAME_CHARS: usize = 40;
 
-/// All rows of this machine's user.
+/// All rows of this user on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
-    /// Counts changes.
+pub struct ScopeTable {
+    /// The number of changes.
     pub generation: u64,
-    /// By name.
-    pub pods: Vec<Row>,
+    /// Sorted by name.
+    pub pods: Vec<ScopeRow>,
 }
 
-/// What a pod has lent to another.
+/// A loan of one pod to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loan {
+pub struct ScopeLoan {
     pub session: SessionId,
     pub name: PodName,
     pub scope: Scope,
 }
 
-/// How many pods there may be.
+/// Limits on the number of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TableLimits {
-    /// Pods above a pod.
-    pub depth: u32,
+pub struct PodLimits {
+    /// Ancestors of a pod.
+    pub max_depth: u32,
     /// Live children of one pod.
-    pub children: usize,
+    pub max_children: usize,
     /// Live pods of the user.
-    pub pods: usize,
+    pub max_pods: usize,
 }
 
-impl Default for TableLimits {
+impl Default for PodLimits {
     fn default() -> Self {
-        TableLimits { depth: 4, children: 16, pods: 256 }
+        PodLimits { max_depth: 4, max_children: 16, max_pods: 256 }
     }
 }
 
-/// What a pod asks for one that it starts.
+/// A request for a child's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lend {
+pub struct LoanRequest {
     pub lender: SessionId,
     pub session: SessionId,
     pub name: PodName,
-    /// Out of the lender's own. The lender's denies are added to it.
+    /// The part from the lender's own scope. The lender's denies are added to it.
     pub scope: Scope,
-    /// What is not the lender's to give: the child's clone.
-    pub apart: Scope,
-    pub limits: TableLimits,
-    /// Who was above the child when it was spawned, nearest first. Empty for a new one: the lender and those above it.
-    pub line: Vec<SessionId>,
-    /// How long the row waits for whoever comes with the ticket.
-    pub patience: Duration,
+    /// The part that the lender does not own: the child's clone.
+    pub extra_scope: Scope,
+    pub limits: PodLimits,
+    /// The ancestors of the child when it was spawned, nearest first. Empty for a new child: the lender and its
+    /// ancestors.
+    pub ancestors: Vec<SessionId>,
+    /// How long the row waits for a process with the ticket.
+    pub ticket_timeout: Duration,
 }
 
-impl Table {
-    pub fn row(&self, session: SessionId) -> Option<&Row> {
+impl ScopeTable {
+    pub fn find_row(&self, session: SessionId) -> Option<&ScopeRow> {
         self.pods.iter().find(|row| row.session == session)
     }
 
-    pub fn named(&self, name: &PodName) -> Option<&Row> {
+    pub fn find_by_name(&self, name: &PodName) -> Option<&ScopeRow> {
         self.pods.iter().find(|row| row.name == *name)
     }
 
-    /// The rows below one, children first, then theirs.
-    pub fn below(&self, session: SessionId) -> Vec<&Row> {
-        let mut found: Vec<&Row> = Vec::new();
+    /// Returns all descendants, children first.
+    pub fn descendants(&self, session: SessionId) -> Vec<&ScopeRow> {
+        let mut found: Vec<&ScopeRow> = Vec::new();
         let mut above = vec![session];
         while let Some(parent) = above.pop() {
             for row in self.pods.iter().filter(|row| row.parent == Some(parent)) {
-                // A damaged table could lead in a circle.
+                // A damaged table could contain a cycle.
                 if row.session != session && !found.iter().any(|seen| seen.session == row.session) {
                     found.push(row);
                     above.push(row.session);
@@ -95,20 +99,25 @@ impl Table {
         found
     }
 
-    /// Adds a pod that nobody lends to. With `unique` a taken name is numbered.
-    pub fn register(&self, row: Row, limits: TableLimits, unique: bool) -> Result<Table, RegistryError> {
-        self.admit(row.session, limits)?;
+    /// Adds a pod without a lender. With `unique` a taken name gets a number.
+    pub fn with_root_pod(
+        &self,
+        row: ScopeRow,
+        limits: PodLimits,
+        unique: bool,
+    ) -> Result<ScopeTable, RegistryError> {
+        self.check_limits(row.session, limits)?;
         check_rules(&row.scope)?;
-        if let Some(ancestor) = self.first_living(&row.ancestors) {
+        if let Some(ancestor) = self.first_live_row(&row.ancestors) {
             let ancestor = Box::new(ancestor.clone());
             return Err(RegistryError::NeedsTicket { session: row.session, ancestor });
         }
-        let name = if unique { self.free_name(&row.name)? } else { row.name };
-        self.check_name(&name)?;
-        let returning = self.returning(row.session, &row.scope, None);
-        self.check_conflict(&row.scope, &self.with_all_below(&returning), Some(row.session))?;
+        let name = if unique { self.find_free_name(&row.name)? } else { row.name };
+        self.check_name_free(&name)?;
+        let returning = self.returning_sessions(row.session, &row.scope, None);
+        self.check_conflict(&row.scope, &self.with_descendants(&returning), Some(row.session))?;
         let mut next = self.clone();
-        next.insert(Row {
+        next.insert_row(ScopeRow {
             name,
             parent: None,
             depth: row.ancestors.len().try_into().unwrap_or(u32::MAX),
@@ -118,44 +127,44 @@ impl Table {
             yielded: false,
             ..row
         });
-        next.hand_back(&returning, row.session);
+        next.return_rows_to(&returning, row.session);
         Ok(next)
     }
 
-    /// Adds a child's row and its parent's loan. `place` has what the hand knows: ticket, deadline, socket.
-    pub fn lend(&self, lend: &Lend, place: Row) -> Result<Table, RegistryError> {
+    /// Adds a child's row and its parent's loan. `place` contains the ticket, the deadline and the socket.
+    pub fn with_loan(&self, lend: &LoanRequest, position: ScopeRow) -> Result<ScopeTable, RegistryError> {
         let unknown = RegistryError::UnknownPod { session: lend.lender };
-        let lender = self.row(lend.lender).ok_or(unknown)?;
-        self.admit(lend.session, lend.limits)?;
-        self.check_name(&lend.name)?;
-        let line = self.line(lend, lender)?;
+        let lender = self.find_row(lend.lender).ok_or(unknown)?;
+        self.check_limits(lend.session, lend.limits)?;
+        self.check_name_free(&lend.name)?;
+        let line = self.loan_ancestors(lend, lender)?;
         let depth = line.len().try_into().unwrap_or(u32::MAX);
-        if depth > lend.limits.depth {
-            return Err(RegistryError::TooDeep { depth, limit: lend.limits.depth });
+        if depth > lend.limits.max_depth {
+            return Err(RegistryError::TooDeep { depth, limit: lend.limits.max_depth });
         }
-        // Adopted ones are another's children: they wait for it to come back.
+        // Adopted rows are children of another pod, which may come back.
         let own = |line: &[SessionId]| line.first() == Some(&lend.lender);
         let children = self.pods.iter().filter(|row| own(&row.ancestors)).count();
-        if own(&line) && children >= lend.limits.children {
-            let (count, limit) = (children, lend.limits.children);
+        if own(&line) && children >= lend.limits.max_children {
+            let (count, limit) = (children, lend.limits.max_children);
             return Err(RegistryError::TooMany { what: "children of this pod", count, limit });
         }
-        for scope in [&lend.scope, &lend.apart] {
+        for scope in [&lend.scope, &lend.extra_scope] {
             check_rules(scope)?;
         }
-        let lent = inherit(&lend.scope, &lender.scope);
-        let scope = together(&lent, &lend.apart);
-        let returning = self.returning(lend.session, &scope, Some(lend.lender));
+        let lent = with_lender_denies(&lend.scope, &lender.scope);
+        let scope = merge_scopes(&lent, &lend.extra_scope);
+        let returning = self.returning_sessions(lend.session, &scope, Some(lend.lender));
         let lender = lender_without(lender, &returning);
         self.check_loans(&lender, &lent)?;
-        check_within(&lender.effective(), &lend.scope, &lent)?;
-        let mut spared = self.with_all_below(&returning);
-        spared.push(lend.lender);
-        self.check_effective(&scope, &spared)?;
-        spared.extend(lender.ancestors.iter().copied());
-        self.check_reserved(&lend.apart, &spared)?;
+        check_within(&lender.effective_scope(), &lend.scope, &lent)?;
+        let mut exempt = self.with_descendants(&returning);
+        exempt.push(lend.lender);
+        self.check_effective(&scope, &exempt)?;
+        exempt.extend(lender.ancestors.iter().copied());
+        self.check_reserved(&lend.extra_scope, &exempt)?;
         let mut next = self.clone();
-        next.insert(Row {
+        next.insert_row(ScopeRow {
             name: lend.name.clone(),
             session: lend.session,
             parent: Some(lend.lender),
@@ -163,21 +172,26 @@ impl Table {
             ancestors: line,
             depth,
             scope,
-            apart: lend.apart.clone(),
+            apart: lend.extra_scope.clone(),
             loans: Vec::new(),
             yielded: false,
-            ..place
+            ..position
         });
-        next.hand_back(&returning, lend.session);
-        next.note_loan(lend.lender, lend.session);
+        next.return_rows_to(&returning, lend.session);
+        next.add_loan(lend.lender, lend.session);
         Ok(next)
     }
 
-    /// Gives a lent row to whoever came with its ticket: what `here` says of the process, all else from the row.
-    pub fn adopt(&self, here: &Row, ticket_hash: &str, now: Millis) -> Result<Table, RegistryError> {
-        let bad = || RegistryError::BadTicket { session: here.session };
+    /// Gives a lent row to the process with its ticket. `here` describes the process; the rest comes from the row.
+    pub fn with_adopted(
+        &self,
+        process_row: &ScopeRow,
+        ticket_hash: &str,
+        now: Millis,
+    ) -> Result<ScopeTable, RegistryError> {
+        let bad = || RegistryError::BadTicket { session: process_row.session };
         let mut next = self.clone();
-        let row = next.row_mut(here.session).ok_or_else(bad)?;
+        let row = next.row_mut(process_row.session).ok_or_else(bad)?;
         let good = row.ticket_hash.as_deref() == Some(ticket_hash) && row.deadline.is_some_and(|at| now < at);
         if !good {
             return Err(bad());
@@ -185,29 +199,29 @@ impl Table {
         row.ticket_hash = None;
         row.deadline = None;
         row.since = now;
-        row.pid = here.pid;
-        row.start_time = here.start_time;
-        row.boot_id.clone_from(&here.boot_id);
-        row.epoch = here.epoch;
+        row.pid = process_row.pid;
+        row.start_time = process_row.start_time;
+        row.boot_id.clone_from(&process_row.boot_id);
+        row.epoch = process_row.epoch;
         Ok(next)
     }
 
-    /// Takes a row away. Its children go to whoever is above it, with their loans.
-    pub fn release(&self, session: SessionId) -> Table {
-        self.reclaim(&[session])
+    /// Removes a row. Its children, with their loans, go to its nearest live ancestor.
+    pub fn without_pod(&self, session: SessionId) -> ScopeTable {
+        self.without_pods(&[session])
     }
 
-    /// Takes all these rows away, in whatever order.
-    pub fn reclaim(&self, dead: &[SessionId]) -> Table {
+    /// Removes all these rows; their order does not matter.
+    pub fn without_pods(&self, dead: &[SessionId]) -> ScopeTable {
         let mut next = self.clone();
-        dead.iter().for_each(|session| next.remove(*session));
+        dead.iter().for_each(|session| next.remove_row(*session));
         next
     }
 
-    fn remove(&mut self, session: SessionId) {
-        let Some(place) = self.pods.iter().position(|row| row.session == session) else { return };
-        let gone = self.pods.remove(place);
-        let above = gone.parent.filter(|parent| self.row(*parent).is_some());
+    fn remove_row(&mut self, session: SessionId) {
+        let Some(position) = self.pods.iter().position(|row| row.session == session) else { return };
+        let gone = self.pods.remove(position);
+        let above = gone.parent.filter(|parent| self.find_row(*parent).is_some());
         let mut moved = Vec::new();
         for row in self.pods.iter_mut().filter(|row| row.parent == Some(session)) {
             row.parent = above;
@@ -218,23 +232,23 @@ impl Table {
                 row.loans.retain(|loan| loan.session != session);
             }
             for child in moved {
-                self.note_loan(above, child);
+                self.add_loan(above, child);
             }
         }
     }
 
-    /// Whether a row was spawned below this session. If one was, a session that comes back may get it again.
-    pub(crate) fn has_below(&self, session: SessionId) -> bool {
+    /// Returns whether a descendant of this session has a row. If so, a session that comes back may get it again.
+    pub(crate) fn has_descendants(&self, session: SessionId) -> bool {
         self.pods.iter().any(|row| row.ancestors.contains(&session))
     }
 
-    /// The row gives up writing until it takes its scope back. Only for pods that nobody spawned and that have lent
-    /// nothing: what comes back to a lender must not have gone to somebody else, also if that lender is only coming back.
-    pub fn give_scope(&self, session: SessionId) -> Result<Table, RegistryError> {
+    /// Releases the write access of a row until it takes its scope back. Only for pods without a parent and without
+    /// loans: a scope that returns to a lender must not belong to another pod, even if that lender is only coming back.
+    pub fn give_scope(&self, session: SessionId) -> Result<ScopeTable, RegistryError> {
         let mut next = self.clone();
         let row = next.row_mut(session).ok_or(RegistryError::UnknownPod { session })?;
         let why = if !row.ancestors.is_empty() || row.parent.is_some() {
-            Some("it is lent by the pod that spawned it; stop it instead")
+            Some("its scope is lent by its parent; stop it instead")
         } else if !row.loans.is_empty() {
             Some("it has live children; stop them first")
         } else {
@@ -247,31 +261,31 @@ impl Table {
         Ok(next)
     }
 
-    /// The row takes back what it gave up, if nobody has it.
-    pub fn take_scope(&self, session: SessionId) -> Result<Table, RegistryError> {
+    /// Takes the released scope back, if no other pod has it.
+    pub fn take_scope(&self, session: SessionId) -> Result<ScopeTable, RegistryError> {
         let mut next = self.clone();
         let row = next.row_mut(session).ok_or(RegistryError::UnknownPod { session })?;
         if row.yielded {
             row.yielded = false;
             let scope = row.scope.clone();
-            let spared: Vec<SessionId> = self.below(session).iter().map(|row| row.session).collect();
-            self.check_conflict(&scope, &spared, Some(session))?;
+            let exempt: Vec<SessionId> = self.descendants(session).iter().map(|row| row.session).collect();
+            self.check_conflict(&scope, &exempt, Some(session))?;
         }
         Ok(next)
     }
 
-    /// The first of these sessions that has a row.
-    pub fn first_living(&self, of: &[SessionId]) -> Option<&Row> {
-        of.iter().find_map(|session| self.row(*session))
+    /// Returns the first of these sessions that has a row.
+    pub fn first_live_row(&self, of: &[SessionId]) -> Option<&ScopeRow> {
+        of.iter().find_map(|session| self.find_row(*session))
     }
 
-    /// Makes all loans anew: every row belongs to the nearest that was above it, is there, and has what it has. Sources of
-    /// different age may disagree about that.
-    pub(crate) fn settle(&mut self) {
+    /// Rebuilds all loans: every row belongs to its nearest ancestor that has a row and covers its scope. Sources of
+    /// different age may disagree about this.
+    pub(crate) fn rebuild_loans(&mut self) {
         self.pods.sort_by(|a, b| a.name.cmp(&b.name));
-        let lender_of = |row: &Row| {
-            let mut above = row.ancestors.iter().filter_map(|session| self.row(*session));
-            above.find(|lender| contains(&lender.scope, &row.lent())).map(|lender| lender.session)
+        let lender_of = |row: &ScopeRow| {
+            let mut above = row.ancestors.iter().filter_map(|session| self.find_row(*session));
+            above.find(|lender| scope_contains(&lender.scope, &row.lent_scope())).map(|lender| lender.session)
         };
         let parents: Vec<Option<SessionId>> = self.pods.iter().map(lender_of).collect();
         for (row, parent) in self.pods.iter_mut().zip(&parents) {
@@ -281,18 +295,18 @@ impl Table {
         let borrowers: Vec<SessionId> = self.pods.iter().map(|row| row.session).collect();
         for (borrower, lender) in borrowers.into_iter().zip(parents) {
             if let Some(lender) = lender {
-                self.note_loan(lender, borrower);
+                self.add_loan(lender, borrower);
             }
         }
     }
 
-    /// Who is above the pod that is lent to. One that is woken may be lent to by the nearest of them that lives only.
-    fn line(&self, lend: &Lend, lender: &Row) -> Result<Vec<SessionId>, RegistryError> {
-        if lend.line.is_empty() {
+    /// Returns the ancestors of the borrower. A pod that is woken may borrow only from its nearest live ancestor.
+    fn loan_ancestors(&self, lend: &LoanRequest, lender: &ScopeRow) -> Result<Vec<SessionId>, RegistryError> {
+        if lend.ancestors.is_empty() {
             return Ok(std::iter::once(lend.lender).chain(lender.ancestors.iter().copied()).collect());
         }
-        match self.first_living(&lend.line) {
-            Some(nearest) if nearest.session == lend.lender => Ok(lend.line.clone()),
+        match self.first_live_row(&lend.ancestors) {
+            Some(nearest) if nearest.session == lend.lender => Ok(lend.ancestors.clone()),
             Some(nearest) => {
                 let ancestor = Box::new(nearest.clone());
                 Err(RegistryError::NeedsTicket { session: lend.session, ancestor })
@@ -301,37 +315,37 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, row: Row) {
-        let place = self.pods.partition_point(|other| other.name < row.name);
-        self.pods.insert(place, row);
+    fn insert_row(&mut self, row: ScopeRow) {
+        let position = self.pods.partition_point(|other| other.name < row.name);
+        self.pods.insert(position, row);
     }
 
-    pub(crate) fn row_mut(&mut self, session: SessionId) -> Option<&mut Row> {
+    pub(crate) fn row_mut(&mut self, session: SessionId) -> Option<&mut ScopeRow> {
         self.pods.iter_mut().find(|row| row.session == session)
     }
 
-    fn note_loan(&mut self, lender: SessionId, borrower: SessionId) {
-        let Some(row) = self.row(borrower) else { return };
-        let loan = Loan { session: borrower, name: row.name.clone(), scope: row.scope.clone() };
+    fn add_loan(&mut self, lender: SessionId, borrower: SessionId) {
+        let Some(row) = self.find_row(borrower) else { return };
+        let loan = ScopeLoan { session: borrower, name: row.name.clone(), scope: row.scope.clone() };
         if let Some(lender) = self.row_mut(lender) {
             lender.loans.retain(|other| other.session != borrower);
             lender.loans.push(loan);
         }
     }
 
-    fn admit(&self, session: SessionId, limits: TableLimits) -> Result<(), RegistryError> {
-        if let Some(row) = self.row(session) {
+    fn check_limits(&self, session: SessionId, limits: PodLimits) -> Result<(), RegistryError> {
+        if let Some(row) = self.find_row(session) {
             return Err(RegistryError::SessionHeld { pod: Box::new(row.clone()), since: row.since });
         }
-        if self.pods.len() >= limits.pods {
-            let (count, limit) = (self.pods.len(), limits.pods);
+        if self.pods.len() >= limits.max_pods {
+            let (count, limit) = (self.pods.len(), limits.max_pods);
             return Err(RegistryError::TooMany { what: "pods of this user", count, limit });
         }
         Ok(())
     }
 
-    fn check_name(&self, name: &PodName) -> Result<(), RegistryError> {
-        match self.named(name) {
+    fn check_name_free(&self, name: &PodName) -> Result<(), RegistryError> {
+        match self.find_by_name(name) {
             Some(holder) => Err(RegistryError::DuplicateName {
                 name: name.clone(),
                 holder: Some(Box::new(holder.clone())),
@@ -340,59 +354,66 @@ impl Table {
         }
     }
 
-    fn free_name(&self, base: &PodName) -> Result<PodName, RegistryError> {
-        let mut names = (1..=NAMES_TRIED).map(|number| numbered(base, number));
-        let free = names.find(|name| self.named(name).is_none());
-        free.ok_or_else(|| RegistryError::NoFreeName { name: base.clone(), tried: NAMES_TRIED })
+    fn find_free_name(&self, base: &PodName) -> Result<PodName, RegistryError> {
+        let mut names = (1..=MAX_NAME_ATTEMPTS).map(|number| numbered_name(base, number));
+        let free = names.find(|name| self.find_by_name(name).is_none());
+        free.ok_or_else(|| RegistryError::NoFreeName { name: base.clone(), tried: MAX_NAME_ATTEMPTS })
     }
 
-    /// Which rows a session that comes back below `parent` has again: those that were spawned below it, live under its
-    /// new parent meanwhile, and lie inside its scope.
-    fn returning(&self, session: SessionId, scope: &Scope, parent: Option<SessionId>) -> Vec<SessionId> {
-        let comes_back = |row: &&Row| {
+    /// Returns the rows that a session gets back below `parent`: those that were spawned below it, now belong to its
+    /// new parent, and lie inside its scope.
+    fn returning_sessions(
+        &self,
+        session: SessionId,
+        scope: &Scope,
+        parent: Option<SessionId>,
+    ) -> Vec<SessionId> {
+        let comes_back = |row: &&ScopeRow| {
             let rank = |of: SessionId| row.ancestors.iter().position(|ancestor| *ancestor == of);
             let Some(own) = rank(session) else { return false };
             let nearer = match row.parent {
                 Some(now) => rank(now).is_none_or(|now| own < now),
                 None => true,
             };
-            nearer && row.parent == parent && contains(scope, &row.lent())
+            nearer && row.parent == parent && scope_contains(scope, &row.lent_scope())
         };
         self.pods.iter().filter(comes_back).map(|row| row.session).collect()
     }
 
-    fn hand_back(&mut self, returning: &[SessionId], to: SessionId) {
+    fn return_rows_to(&mut self, returning: &[SessionId], to: SessionId) {
         for session in returning {
             let Some(row) = self.row_mut(*session) else { continue };
             let before = row.parent.replace(to);
             if let Some(ancestor) = before.and_then(|before| self.row_mut(before)) {
                 ancestor.loans.retain(|loan| loan.session != *session);
             }
-            self.note_loan(to, *session);
+            self.add_loan(to, *session);
         }
     }
 
-    fn with_all_below(&self, tops: &[SessionId]) -> Vec<SessionId> {
-        let below = tops.iter().flat_map(|top| self.below(*top)).map(|row| row.session);
+    fn with_descendants(&self, tops: &[SessionId]) -> Vec<SessionId> {
+        let below = tops.iter().flat_map(|top| self.descendants(*top)).map(|row| row.session);
         tops.iter().copied().chain(below).collect()
     }
 
-    /// Refuses what another row can write now or could write again when its loans come back.
+    /// Refuses paths that another row can write, now or when its loans return.
     fn check_conflict(
         &self,
         scope: &Scope,
-        spared: &[SessionId],
+        exempt: &[SessionId],
         own: Option<SessionId>,
     ) -> Result<(), RegistryError> {
-        let spared: Vec<SessionId> = spared.iter().copied().chain(own).collect();
+        let spared: Vec<SessionId> = exempt.iter().copied().chain(own).collect();
         self.check_effective(scope, &spared)?;
         self.check_reserved(scope, &spared)
     }
 
-    /// Refuses what the lender has lent to somebody else already.
-    fn check_loans(&self, lender: &Row, lent: &Scope) -> Result<(), RegistryError> {
+    /// Refuses paths that the lender has already lent.
+    fn check_loans(&self, lender: &ScopeRow, lent: &Scope) -> Result<(), RegistryError> {
         for loan in &lender.loans {
-            if let (Some(overlap), Some(row)) = (overlaps_write(&loan.scope, lent), self.row(loan.session)) {
+            if let (Some(overlap), Some(row)) =
+                (find_write_overlap(&loan.scope, lent), self.find_row(loan.session))
+            {
                 let holder = Box::new(row.clone());
                 return Err(RegistryError::WriteConflict { path: overlap.path, holder, rule: overlap.first });
             }
@@ -400,8 +421,8 @@ impl Table {
         Ok(())
     }
 
-    fn check_effective(&self, scope: &Scope, spared: &[SessionId]) -> Result<(), RegistryError> {
-        self.check_against(scope, spared, Row::effective)
+    fn check_effective(&self, scope: &Scope, exempt: &[SessionId]) -> Result<(), RegistryError> {
+        self.check_against(scope, exempt, ScopeRow::effective_scope)
     }
 
     fn check_reserved(&self, scope: &Scope, spared: &[SessionId]) -> Result<(), RegistryError> {
@@ -417,12 +438,13 @@ impl Table {
     fn check_against(
         &self,
         scope: &Scope,
-        spared: &[SessionId],
-        held: impl Fn(&Row) -> Scope,
+        exempt: &[SessionId],
+        scope_of: impl Fn(&ScopeRow) -> Scope,
     ) -> Result<(), RegistryError> {
-        let related = |row: &&Row| !spared.contains(&row.session) && may_touch(&row.scope, scope);
+        let related =
+            |row: &&ScopeRow| !exempt.contains(&row.session) && scopes_may_overlap(&row.scope, scope);
         for row in self.pods.iter().filter(related) {
-            if let Some(overlap) = overlaps_write(&held(row), scope) {
+            if let Some(overlap) = find_write_overlap(&scope_of(row), scope) {
                 let holder = Box::new(row.clone());
                 return Err(RegistryError::WriteConflict { path: overlap.path, holder, rule: overlap.first });
             }
@@ -431,58 +453,58 @@ impl Table {
     }
 }
 
-impl Row {
-    /// What the pod may do now: its scope, without writing where it has lent.
-    pub fn effective(&self) -> Scope {
-        let rest = self.loans.iter().fold(self.scope.clone(), |rest, loan| subtract(&rest, &loan.scope));
-        if self.yielded { reading(rest) } else { rest }
+impl ScopeRow {
+    /// Returns the current scope of the pod: without write access to lent paths.
+    pub fn effective_scope(&self) -> Scope {
+        let rest = self.loans.iter().fold(self.scope.clone(), |rest, loan| subtract_loan(&rest, &loan.scope));
+        if self.yielded { read_only_scope(rest) } else { rest }
     }
 
-    /// The part of its scope that came from its lender.
-    fn lent(&self) -> Scope {
+    /// Returns the part of its scope that came from its lender.
+    fn lent_scope(&self) -> Scope {
         let mut lent = self.scope.clone();
         lent.allow.retain(|rule| !self.apart.allow.contains(rule));
         lent
     }
 }
 
-/// Whether a write rule of one scope lies at, above or below one of the other. Without such a pair no path can be written
-/// in both, whatever is denied or lent, so most of a thousand rows need no closer comparison.
-pub(crate) fn may_touch(a: &Scope, b: &Scope) -> bool {
+/// Returns whether a write rule of one scope equals, contains or lies below one of the other. Otherwise no path can be
+/// written in both, so most rows need no closer comparison.
+pub(crate) fn scopes_may_overlap(a: &Scope, b: &Scope) -> bool {
     let at_or_below = |low: &str, high: &str| {
         let rest = low.strip_prefix(high);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || high.ends_with('/'))
     };
-    writes(a).any(|one| writes(b).any(|two| at_or_below(one, two) || at_or_below(two, one)))
+    write_targets(a).any(|one| write_targets(b).any(|two| at_or_below(one, two) || at_or_below(two, one)))
 }
 
-/// The targets of a scope's write rules.
-fn writes(scope: &Scope) -> impl Iterator<Item = &str> {
+/// Returns the targets of a scope's write rules.
+fn write_targets(scope: &Scope) -> impl Iterator<Item = &str> {
     let rules = scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
     rules.map(|rule| rule.target.as_str())
 }
 
-fn lender_without(lender: &Row, returning: &[SessionId]) -> Row {
+fn lender_without(lender: &ScopeRow, returning: &[SessionId]) -> ScopeRow {
     let mut lender = lender.clone();
     lender.loans.retain(|loan| !returning.contains(&loan.session));
     lender
 }
 
-fn reading(mut scope: Scope) -> Scope {
+fn read_only_scope(mut scope: Scope) -> Scope {
     for rule in &mut scope.allow {
         rule.permission = Permission::Read;
     }
     scope
 }
 
-/// The request with the lender's denies.
-fn inherit(request: &Scope, lender: &Scope) -> Scope {
+/// Returns the request with the lender's denies.
+fn with_lender_denies(request: &Scope, lender: &Scope) -> Scope {
     let mut deny = lender.deny.clone();
     deny.extend(request.deny.iter().filter(|rule| !lender.deny.contains(rule)).cloned());
     Scope { allow: request.allow.clone(), deny }
 }
 
-fn together(lent: &Scope, apart: &Scope) -> Scope {
+fn merge_scopes(lent: &Scope, apart: &Scope) -> Scope {
     let mut scope = lent.clone();
     scope.allow.extend(apart.allow.iter().cloned());
     scope.deny.extend(apart.deny.iter().filter(|rule| !lent.deny.contains(rule)).cloned());
@@ -490,7 +512,7 @@ fn together(lent: &Scope, apart: &Scope) -> Scope {
 }
 
 fn check_rules(scope: &Scope) -> Result<(), RegistryError> {
-    match bad_rule(scope) {
+    match first_invalid_rule(scope) {
         Some(rule) => Err(RegistryError::BadTarget {
             target: rule.target.clone(),
             why: "it is not an absolute path without `.`, `..` and double slashes, or the permission is unknown"
@@ -500,11 +522,12 @@ fn check_rules(scope: &Scope) -> Result<(), RegistryError> {
     }
 }
 
-/// Refuses a request for a place where the lender has less itself. Its own denies below a place are inherited instead.
+/// Refuses a request for a path where the lender has less access. Its denies below a path are inherited instead.
 fn check_within(have: &Scope, request: &Scope, lent: &Scope) -> Result<(), RegistryError> {
     for rule in &request.allow {
-        let wanted = if rule.permission == Permission::Write { Level::Write } else { Level::Read };
-        let found = level(have, &rule.target);
+        let wanted =
+            if rule.permission == Permission::Write { AccessLevel::Write } else { AccessLevel::Read };
+        let found = access_level(have, &rule.target);
         if found < wanted {
             return Err(RegistryError::NotWithin { path: rule.target.clone(), have: found, want: wanted });
         }
@@ -515,14 +538,14 @@ fn check_within(have: &Scope, request: &Scope, lent: &Scope) -> Result<(), Regis
     }
 }
 
-/// `name`, `name-2`, `name-3` …, shortened so that it stays a name.
-fn numbered(base: &PodName, number: u32) -> PodName {
+/// Returns `name`, `name-2`, `name-3` …, shortened to the maximum length.
+fn numbered_name(base: &PodName, number: u32) -> PodName {
     if number == 1 {
         return base.clone();
     }
     let suffix = format!("-{number}");
-    let room = NAME_CHARS - suffix.len();
+    let room = MAX_NAME_CHARS - suffix.len();
     let stem: String = base.as_str().chars().take(room).collect();
     let name = format!("{}{suffix}", stem.trim_end_matches(['-', ' ']));
-    name.parse().unwrap_or_else(|_| PodName::from_any(&name))
+    name.parse().unwrap_or_else(|_| PodName::from_text(&name))
 }

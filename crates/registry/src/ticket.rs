@@ -1,7 +1,8 @@
-//! Tickets: how a child proves that its parent started it.
+//! Tickets: prove that a child was started by its parent.
 //!
-//! Here: making one, and what of it may be stored. Elsewhere: who may come with one (`table`), how it travels (`client`).
-//! Invariant: the table holds a hash, and no message or log shows the ticket itself (`a_ticket_shows_nothing_of_itself`).
+//! Here: creating a ticket and its stored hash. Elsewhere: the check of a ticket (`table`), its transport (`client`).
+//! Invariant: the table contains a hash, and no message or log contains the ticket itself
+//! (`a_ticket_shows_nothing_of_itself`).
 
 use std::fmt;
 use std::fs::File;
@@ -11,25 +12,25 @@ use sha2::{Digest, Sha256};
 
 const TICKET_BYTES: usize = 32;
 
-/// The right to one row of the table, once.
+/// The right to one row of the table, valid once.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Ticket([u8; TICKET_BYTES]);
+pub struct ScopeTicket([u8; TICKET_BYTES]);
 
-impl Ticket {
-    /// A new one, from the kernel's randomness.
-    pub(crate) fn draw() -> io::Result<Ticket> {
+impl ScopeTicket {
+    /// Creates a ticket from the kernel's random numbers.
+    pub(crate) fn generate() -> io::Result<ScopeTicket> {
         let mut bytes = [0; TICKET_BYTES];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        Ok(Ticket(bytes))
+        Ok(ScopeTicket(bytes))
     }
 
-    /// As it travels; for nobody else's eyes.
+    /// Returns the ticket as text for its transport. It is a secret.
     pub fn to_hex(&self) -> String {
-        hex(&self.0)
+        to_hex_text(&self.0)
     }
 
-    /// What `to_hex` wrote; none if it is anything else.
-    pub fn from_hex(text: &str) -> Option<Ticket> {
+    /// Parses the output of `to_hex`; `None` for any other text.
+    pub fn from_hex(text: &str) -> Option<ScopeTicket> {
         let digits: Option<Vec<u8>> =
             text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
         let digits = digits?;
@@ -40,28 +41,28 @@ impl Ticket {
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = pair[0] << 4 | pair[1];
         }
-        Some(Ticket(bytes))
+        Some(ScopeTicket(bytes))
     }
 
-    /// What the table keeps of it.
-    pub(crate) fn hash(&self) -> String {
-        hex(&Sha256::digest(self.0))
+    /// Returns the hash that the table stores.
+    pub(crate) fn ticket_hash(&self) -> String {
+        to_hex_text(&Sha256::digest(self.0))
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for ScopeTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Ticket(…)")
     }
 }
 
-/// The sum by which a damaged table is known, over these parts one after the other.
-pub(crate) fn digest(parts: &[&[u8]]) -> String {
+/// Returns the checksum of these parts, by which damage of a table is detected.
+pub(crate) fn hash_parts(parts: &[&[u8]]) -> String {
     let sum = parts.iter().fold(Sha256::new(), Sha256::chain_update);
-    hex(&sum.finalize())
+    to_hex_text(&sum.finalize())
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -71,15 +72,15 @@ mod tests {
 
     #[test]
     fn a_ticket_shows_nothing_of_itself() {
-        let ticket = Ticket::draw().unwrap();
+        let ticket = ScopeTicket::generate().unwrap();
         let text = ticket.to_hex();
         assert_eq!(text.len(), 64);
-        assert_eq!(Ticket::from_hex(&text), Some(ticket.clone()));
-        assert_ne!(ticket, Ticket::draw().unwrap());
+        assert_eq!(ScopeTicket::from_hex(&text), Some(ticket.clone()));
+        assert_ne!(ticket, ScopeTicket::generate().unwrap());
         assert!(!format!("{ticket:?}").chars().any(|c| c.is_ascii_digit()), "{ticket:?}");
-        assert!(ticket.hash() != text && ticket.hash().len() == 64);
+        assert!(ticket.ticket_hash() != text && ticket.ticket_hash().len() == 64);
         for bad in ["", "0", &format!("{text}0"), &format!("{text}00"), &"g".repeat(64), &"é".repeat(32)] {
-            assert_eq!(Ticket::from_hex(bad), None, "{bad}");
+            assert_eq!(ScopeTicket::from_hex(bad), None, "{bad}");
         }
     }
 }

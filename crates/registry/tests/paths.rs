@@ -1,15 +1,15 @@
-//! Where things lie, and what is refused.
+//! The user's directories, and refused ones.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use minke_registry::{Paths, PathsError, Surroundings};
+use minke_registry::{PathsError, ProcessEnv, UserPaths};
 
-fn around(home: &Path, variables: &[(&str, &str)]) -> Surroundings {
-    let uid = fs::metadata(home).expect("the temporary home is there").uid();
+fn test_env(home: &Path, variables: &[(&str, &str)]) -> ProcessEnv {
+    let uid = fs::metadata(home).expect("the temporary home exists").uid();
     let env = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    Surroundings { env, uid }
+    ProcessEnv { env, uid }
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn the_first_variable_that_is_set_counts() {
         ("XDG_RUNTIME_DIR", "/xr"),
     ];
     let show = |variables: &[(&str, &str)]| {
-        let paths = Paths::find(&Surroundings { uid: 7, ..around(root, variables) }).unwrap();
+        let paths = UserPaths::from_env(&ProcessEnv { uid: 7, ..test_env(root, variables) }).unwrap();
         [paths.config, paths.data, paths.state, paths.runtime].map(|path| path.to_string_lossy().into_owned())
     };
     assert_eq!(show(&all), ["/m/config", "/m/data", "/m/state", "/m/run"]);
@@ -37,22 +37,22 @@ fn the_first_variable_that_is_set_counts() {
 #[test]
 fn a_home_that_is_missing_or_relative_is_told() {
     let root = Path::new("/");
-    assert!(matches!(Paths::find(&around(root, &[])), Err(PathsError::NoHome)));
-    let e = Paths::find(&around(root, &[("MINKE_HOME", "here")])).unwrap_err();
+    assert!(matches!(UserPaths::from_env(&test_env(root, &[])), Err(PathsError::NoHome)));
+    let e = UserPaths::from_env(&test_env(root, &[("MINKE_HOME", "here")])).unwrap_err();
     assert!(e.to_string().contains("$MINKE_HOME is `here`"), "{e}");
-    // Everything else is given, so nobody needs a home.
+    // All directories are specified, so no home is needed.
     let given = [("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d"), ("XDG_STATE_HOME", "/s")];
-    assert!(Paths::find(&around(root, &given)).is_ok());
+    assert!(UserPaths::from_env(&test_env(root, &given)).is_ok());
 }
 
 #[test]
 fn finding_makes_nothing() {
     let home = tempfile::tempdir().unwrap();
     let there = home.path().join("new").to_string_lossy().into_owned();
-    let paths = Paths::find(&around(home.path(), &[("MINKE_HOME", &there)])).unwrap();
+    let paths = UserPaths::from_env(&test_env(home.path(), &[("MINKE_HOME", &there)])).unwrap();
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
-    paths.create().unwrap();
-    paths.create().unwrap();
+    paths.create_dirs().unwrap();
+    paths.create_dirs().unwrap();
     assert!(!paths.config.exists(), "the configuration is the user's own to make");
     for made in [&paths.data, &paths.state, &paths.runtime] {
         assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700);
@@ -62,20 +62,22 @@ fn finding_makes_nothing() {
 #[test]
 fn an_open_directory_of_ours_is_closed_to_others() {
     let home = tempfile::tempdir().unwrap();
-    let paths = Paths::find(&around(home.path(), &[("MINKE_HOME", &home.path().to_string_lossy())])).unwrap();
+    let paths =
+        UserPaths::from_env(&test_env(home.path(), &[("MINKE_HOME", &home.path().to_string_lossy())]))
+            .unwrap();
     fs::create_dir(&paths.runtime).unwrap();
     fs::set_permissions(&paths.runtime, fs::Permissions::from_mode(0o755)).unwrap();
-    paths.create().unwrap();
+    paths.create_dirs().unwrap();
     assert_eq!(fs::metadata(&paths.runtime).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]
 fn a_directory_of_another_user_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let mut around = around(home.path(), &[("MINKE_HOME", &home.path().to_string_lossy())]);
-    Paths::find(&around).unwrap().create().unwrap();
-    around.uid += 1;
-    let e = Paths::find(&around).unwrap().create().unwrap_err();
+    let mut process_env = test_env(home.path(), &[("MINKE_HOME", &home.path().to_string_lossy())]);
+    UserPaths::from_env(&process_env).unwrap().create_dirs().unwrap();
+    process_env.uid += 1;
+    let e = UserPaths::from_env(&process_env).unwrap().create_dirs().unwrap_err();
     assert!(matches!(e, PathsError::NotYours { .. }), "{e}");
     assert!(e.to_string().contains("set MINKE_HOME"), "{e}");
 }
@@ -83,23 +85,25 @@ fn a_directory_of_another_user_is_refused() {
 #[test]
 fn a_link_or_a_file_in_the_place_of_a_directory_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let paths = Paths::find(&around(home.path(), &[("MINKE_HOME", &home.path().to_string_lossy())])).unwrap();
+    let paths =
+        UserPaths::from_env(&test_env(home.path(), &[("MINKE_HOME", &home.path().to_string_lossy())]))
+            .unwrap();
     fs::create_dir(home.path().join("elsewhere")).unwrap();
     symlink(home.path().join("elsewhere"), &paths.runtime).unwrap();
-    let e = paths.create().unwrap_err();
+    let e = paths.create_dirs().unwrap_err();
     assert!(matches!(e, PathsError::NotADirectory { what: "runtime", .. }), "{e}");
     fs::remove_file(&paths.runtime).unwrap();
     fs::write(&paths.runtime, "").unwrap();
-    let e = paths.create().unwrap_err();
+    let e = paths.create_dirs().unwrap_err();
     assert!(matches!(e, PathsError::NotADirectory { what: "runtime", .. }), "{e}");
 }
 
 #[test]
 fn a_home_that_cannot_be_written_is_told_with_the_way_out() {
-    // Under /proc nobody can make a directory, root included, so this needs no read-only mount.
-    let around = around(Path::new("/"), &[("MINKE_HOME", "/proc/minke-home")]);
-    let e = Paths::find(&around).unwrap().create().unwrap_err();
+    // No user, not even root, can create a directory in /proc, so this needs no read-only mount.
+    let process_env = test_env(Path::new("/"), &[("MINKE_HOME", "/proc/minke-home")]);
+    let e = UserPaths::from_env(&process_env).unwrap().create_dirs().unwrap_err();
     let text = e.to_string();
-    assert!(text.contains("cannot make the data directory /proc/minke-home/data"), "{text}");
+    assert!(text.contains("could not create the data directory /proc/minke-home/data"), "{text}");
     assert!(text.contains("set MINKE_HOME to a directory you can write"), "{text}");
 }

@@ -1,308 +1,339 @@
-//! Calls, as they came from outside: what a tool prepared, how a call ended, what a file said.
+//! Calls: reconstructs their outside inputs: prepared actions, results, file states.
 //!
-//! What a call would touch is made again by the tool's own `prepare`, which is pure; only what it found by looking (the
-//! preview, a refusal of its arguments) and what it did come from the log.
+//! The prepared action is computed again by the tool's own `prepare`, which is pure; only its file inspection
+//! (the preview, or a refusal of the arguments) and the result come from the log.
 
 use minke_pod::{
-    CallEnd, FileFound, Instructions, Order, Prepared, REWRITTEN, Request, Said, What, instructions_told,
+    CallEnd, CallOutput, CommandRequest, FileCheck, InputKind, NestedInstructions, PodCommand, PreparedCall,
+    REWRITTEN_PREFIX, shown_instructions,
 };
 use minke_record::{
-    Action, Actor, CallId, Class, Entry, Item, Kind, Outcome, Preview, Script, Text, ToolResult,
+    Action, Actor, CallId, Class, Entry, ExecutedScript, Item, Kind, Outcome, Preview, Text, ToolResult,
 };
-use minke_tool::Place;
+use minke_tool::ToolContext;
 
 use crate::ReplayError;
-use crate::causes::{Look, Plan};
-use crate::mind::{Feed, Mind, Pending};
-use crate::timeline::{LogStep, OfCall, result_of};
+use crate::causes::{CauseFinder, FeedPlan};
+use crate::machine::{MachineInput, PodMachine, UnpreparedCall};
+use crate::timeline::{CallEvent, LogStep, result_call};
 
-/// A call that a client made.
-struct Guest<'k> {
+/// A call by a client.
+struct LoggedClientCall<'k> {
     id: &'k CallId,
     by: Actor,
     tool: String,
     arguments: Text,
 }
 
-/// The scripts as they were found: without what the question says of their change.
-fn looked_at(action: &Action) -> Vec<Script> {
+/// The inspected scripts, without the changes shown in the ask.
+fn script_states(action: &Action) -> Vec<ExecutedScript> {
     let there = action.scripts.iter().filter(|script| script.hash.is_some() || script.problem.is_some());
-    there.map(|script| Script { change: None, ..script.clone() }).collect()
+    there.map(|script| ExecutedScript { change: None, ..script.clone() }).collect()
 }
 
-impl<'l> Look<'l> {
-    /// Plans for a step that begins with a dispatch.
-    pub(crate) fn dispatched(&self, mind: &Mind, step: LogStep<'_>) -> Result<Vec<Plan>, ReplayError> {
-        if let Some(guest) = self.guest(mind, step)? {
-            return Ok(vec![guest]);
+impl<'l> CauseFinder<'l> {
+    /// Plans for a step that starts with a dispatch.
+    pub(crate) fn plan_dispatch(
+        &self,
+        machine: &PodMachine,
+        step: LogStep<'_>,
+    ) -> Result<Vec<FeedPlan>, ReplayError> {
+        if let Some(client_call) = self.plan_client_call(machine, step)? {
+            return Ok(vec![client_call]);
         }
-        let waiting = mind.checking.iter().map(|id| file_checked(id, FileFound::Before));
-        let mut plan = self.readied(mind, step, &step.dispatched())?;
-        plan.extend(self.readied(mind, step, &earlier(mind, &step.dispatched()))?);
+        let waiting = machine.checking.iter().map(|id| file_check_feed(id, FileCheck::Before));
+        let mut plan = self.prepare_calls(machine, step, &step.dispatched_calls())?;
+        plan.extend(self.prepare_calls(machine, step, &earlier_calls(machine, &step.dispatched_calls()))?);
         plan.extend(waiting);
-        let mut forward = self.readied(mind, step, &step.dispatched())?;
+        let mut forward = self.prepare_calls(machine, step, &step.dispatched_calls())?;
         forward.reverse();
-        let mut all = self.readied(mind, step, &all(mind))?;
-        all.extend(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)));
+        let mut all = self.prepare_calls(machine, step, &all_calls(machine))?;
+        all.extend(machine.checking.iter().map(|id| file_check_feed(id, FileCheck::Before)));
         Ok(vec![plan, forward, all])
     }
 
-    /// Plans for a step that begins with a question about a call.
-    pub(crate) fn asked(
+    /// Plans for a step that starts with an ask about a call.
+    pub(crate) fn plan_ask(
         &self,
-        mind: &Mind,
+        machine: &PodMachine,
         step: LogStep<'_>,
         id: &CallId,
-    ) -> Result<Vec<Plan>, ReplayError> {
-        if let Some(guest) = self.guest(mind, step)? {
-            return Ok(vec![guest]);
+    ) -> Result<Vec<FeedPlan>, ReplayError> {
+        if let Some(client_call) = self.plan_client_call(machine, step)? {
+            return Ok(vec![client_call]);
         }
-        let mut plan = self.readied(mind, step, &step.dispatched())?;
-        plan.extend(self.readied(mind, step, &[id])?);
+        let mut plan = self.prepare_calls(machine, step, &step.dispatched_calls())?;
+        plan.extend(self.prepare_calls(machine, step, &[id])?);
         Ok(vec![plan])
     }
 
-    /// Plans for a step that begins with the result of a call that nobody closed from outside.
-    pub(crate) fn settled(
+    /// Plans for a step that starts with the result of a call that was not closed from outside.
+    pub(crate) fn plan_result(
         &self,
-        mind: &Mind,
+        mind: &PodMachine,
         step: LogStep<'l>,
         result: &ToolResult,
-    ) -> Result<Vec<Plan>, ReplayError> {
-        let Some(id) = result_of(result) else { return Ok(Vec::new()) };
-        let mut plans: Vec<Plan> = self.waited(mind, id).into_iter().collect();
-        plans.extend(self.child_lives(mind, step, result));
-        let others: Vec<&CallId> = step.dispatched();
-        for ready in [others.clone(), earlier(mind, &others)] {
-            let before = self.readied(mind, step, &ready)?;
+    ) -> Result<Vec<FeedPlan>, ReplayError> {
+        let Some(id) = result_call(result) else { return Ok(Vec::new()) };
+        let mut plans: Vec<FeedPlan> = self.plan_wait_timeout(mind, id).into_iter().collect();
+        plans.extend(self.plan_child_ready(mind, step, result));
+        let others: Vec<&CallId> = step.dispatched_calls();
+        for ready in [others.clone(), earlier_calls(mind, &others)] {
+            let before = self.prepare_calls(mind, step, &ready)?;
             if mind.running.contains(id) {
-                plans.push(with(before.clone(), self.ended(result, step.first)?));
+                plans.push(append_feed(before.clone(), self.call_end_feed(result, step.first)?));
             }
             if mind.checking.contains(id) {
-                let ended = self.ended(result, step.first)?;
-                plans.push(with(before.clone(), Some(file_checked(id, FileFound::After))));
-                plans.push(with(before.clone(), Some(file_checked(id, FileFound::Neither))));
-                let mut again = with(before.clone(), Some(file_checked(id, FileFound::Before)));
+                let ended = self.call_end_feed(result, step.first)?;
+                plans.push(append_feed(before.clone(), Some(file_check_feed(id, FileCheck::After))));
+                plans.push(append_feed(before.clone(), Some(file_check_feed(id, FileCheck::Neither))));
+                let mut again = append_feed(before.clone(), Some(file_check_feed(id, FileCheck::Before)));
                 again.extend(ended);
                 plans.push(again);
             }
             if mind.preparing.iter().any(|pending| pending.call_id == *id) {
                 let mut plan = before;
-                plan.extend(self.readied(mind, step, &[id])?);
+                plan.extend(self.prepare_calls(mind, step, &[id])?);
                 plans.push(plan);
             }
         }
         if plans.is_empty() {
-            plans.extend(self.guest(mind, step)?);
+            plans.extend(self.plan_client_call(mind, step)?);
         }
         Ok(plans)
     }
 
-    /// These calls are prepared, the last one first: a call that is not prepared yet holds those behind it.
-    pub(crate) fn readied(
+    /// Prepares these calls, the last one first: an unprepared call holds back the later ones.
+    pub(crate) fn prepare_calls(
         &self,
-        mind: &Mind,
+        machine: &PodMachine,
         step: LogStep<'_>,
         ids: &[&CallId],
-    ) -> Result<Plan, ReplayError> {
+    ) -> Result<FeedPlan, ReplayError> {
         let mut plan = Vec::new();
-        for pending in mind.preparing.iter().rev().filter(|pending| ids.contains(&&pending.call_id)) {
-            plan.extend(self.passed(mind, step, pending)?);
+        for pending in machine.preparing.iter().rev().filter(|pending| ids.contains(&&pending.call_id)) {
+            plan.extend(self.plan_prepared(machine, step, pending)?);
         }
         Ok(plan)
     }
 
-    /// What the tool of a call said it would touch, or why the call cannot be made.
-    pub(crate) fn prepared(
+    /// The prepared action of a call, or the reason why the call is invalid.
+    pub(crate) fn prepared_outcome(
         &self,
-        mind: &Mind,
+        mind: &PodMachine,
         step: LogStep<'_>,
-        pending: &Pending,
-    ) -> Result<Option<Result<Prepared, String>>, ReplayError> {
+        pending: &UnpreparedCall,
+    ) -> Result<Option<Result<PreparedCall, String>>, ReplayError> {
         let seq = step.first.seq;
-        // A client's call that was never made left no name.
+        // A client's call that was never dispatched has no logged tool name.
         let known = !pending.tool.is_empty() && !pending.arguments.is_empty();
         let again = match mind.pod.state().facts.about.as_ref().filter(|_| known) {
             Some(about) => {
-                let place = Place { cwd: about.cwd.clone().into(), scope: about.scope.clone() };
-                let arguments = self.blobs.text(&pending.arguments, seq)?;
+                let place = ToolContext { cwd: about.cwd.clone().into(), scope: about.scope.clone() };
+                let arguments = self.blobs.load_text(&pending.arguments, seq)?;
                 (self.recipe.prepare)(&pending.tool, &arguments, &place)
             }
             None => None,
         };
-        let dispatch = self.timeline.dispatch(&pending.call_id, step.at);
+        let dispatch = self.timeline.find_dispatch(&pending.call_id, step.at);
         let mut preview = dispatch.and_then(|dispatch| dispatch.preview.clone());
-        if let Some(OfCall::Asked(subject)) = self.timeline.of_call(&pending.call_id, step.at)
+        if let Some(CallEvent::Asked(subject)) = self.timeline.call_event(&pending.call_id, step.at)
             && let (None, Some(diff)) = (&preview, &subject.diff)
         {
-            // It never ran: what the person was shown is all that the log says of it.
+            // It was never dispatched: the log contains only the text shown to the user.
             let path =
                 subject.action.as_ref().and_then(|action| action.writes.first()).cloned().unwrap_or_default();
             preview = Some(Preview { path, before: None, after: String::new(), diff: Some(diff.clone()) });
         }
-        if let Some(OfCall::Asked(subject)) = self.timeline.of_call(&pending.call_id, step.at)
+        if let Some(CallEvent::Asked(subject)) = self.timeline.call_event(&pending.call_id, step.at)
             && let Some(path) = subject.action.as_ref().and_then(|action| action.writes.first())
-            && self.timeline.asked_anew(&pending.call_id, step.at)
+            && self.timeline.is_asked_again(&pending.call_id, step.at)
         {
-            // It was another file when it was asked about; which one, the log does not say.
+            // The file was different when the ask was created; the log does not contain that state.
             let before = Some(format!("as it was at entry {seq}"));
             let none = Preview { path: path.clone(), before: None, after: String::new(), diff: None };
             preview = Some(Preview { before, ..preview.unwrap_or(none) });
         }
-        let before = self.timeline.file_before(&pending.call_id, step.at);
-        let found = self.timeline.of_call(&pending.call_id, step.at);
-        if let Some(OfCall::Settled(result)) = found
+        let file_before = self.timeline.file_before(&pending.call_id, step.at);
+        let found = self.timeline.call_event(&pending.call_id, step.at);
+        if let Some(CallEvent::Settled(result)) = found
             && result.outcome == Outcome::Invalid
         {
-            let message = self.message(result, seq)?;
-            return Ok(Some(Err(message.strip_prefix(REWRITTEN).unwrap_or(&message).to_owned())));
+            let message = self.result_message(result, seq)?;
+            return Ok(Some(Err(message.strip_prefix(REWRITTEN_PREFIX).unwrap_or(&message).to_owned())));
         }
-        // What was looked at beside the arguments is in the next entry about the call.
+        // The inspected files are in the next entry about the call.
         let scripts = match &found {
-            Some(OfCall::Asked(subject)) => subject.action.as_ref(),
-            Some(OfCall::Dispatched) => dispatch.map(|dispatch| &dispatch.action),
-            Some(OfCall::Settled(_)) | None => None,
+            Some(CallEvent::Asked(subject)) => subject.action.as_ref(),
+            Some(CallEvent::Dispatched) => dispatch.map(|dispatch| &dispatch.action),
+            Some(CallEvent::Settled(_)) | None => None,
         };
-        let scripts = scripts.map(looked_at).unwrap_or_default();
+        let scripts = scripts.map(script_states).unwrap_or_default();
         let problem = match &found {
-            Some(OfCall::Settled(result)) if result.outcome == Outcome::Failed => {
-                Some(self.message(result, seq)?)
+            Some(CallEvent::Settled(result)) if result.outcome == Outcome::Failed => {
+                Some(self.result_message(result, seq)?)
             }
             Some(_) | None => None,
         };
         if let Some(again) = again {
             return Ok(Some(again.map(|again| {
                 let action = Action { scripts, ..again.action };
-                Prepared { preview, before, problem, action, ..again }
+                PreparedCall { preview, file_before, problem, action, ..again }
             })));
         }
-        let once = |action| Some(Ok(Prepared::new(Class::Once, action)));
+        let once = |action| Some(Ok(PreparedCall::new(Class::Once, action)));
         Ok(match (found, dispatch) {
-            (Some(OfCall::Dispatched | OfCall::Asked(_)), Some(dispatch)) => {
-                let prepared = Prepared::new(dispatch.class.clone(), dispatch.action.clone());
-                Some(Ok(Prepared { preview, before, ..prepared }))
+            (Some(CallEvent::Dispatched | CallEvent::Asked(_)), Some(dispatch)) => {
+                let prepared = PreparedCall::new(dispatch.class.clone(), dispatch.action.clone());
+                Some(Ok(PreparedCall { preview, file_before, ..prepared }))
             }
-            (Some(OfCall::Asked(subject)), None) => {
+            (Some(CallEvent::Asked(subject)), None) => {
                 let seen = subject.action.clone().map(|action| Action { scripts, ..action });
                 let action = seen.unwrap_or_else(|| Action {
                     command: Some(subject.text.clone().unwrap_or_default()),
                     side_effects: true,
                     ..Action::default()
                 });
-                Some(Ok(Prepared { preview, ..Prepared::new(Class::Once, action) }))
+                Some(Ok(PreparedCall { preview, ..PreparedCall::new(Class::Once, action) }))
             }
-            (Some(OfCall::Settled(result)), _) if result.outcome == Outcome::Refused => once(refused(result)),
+            (Some(CallEvent::Settled(result)), _) if result.outcome == Outcome::Refused => {
+                once(refused_action(result))
+            }
             _ => None,
         })
     }
 
-    /// A call that a client made: nothing of it is in the log before this step.
-    fn guest(&self, mind: &Mind, step: LogStep<'_>) -> Result<Option<Plan>, ReplayError> {
-        let Some(guest) = self.guest_of(mind, &step.first.kind, step.at) else { return Ok(None) };
+    /// A new call by a client: earlier steps contain nothing about it.
+    fn plan_client_call(
+        &self,
+        machine: &PodMachine,
+        step: LogStep<'_>,
+    ) -> Result<Option<FeedPlan>, ReplayError> {
+        let Some(client_call) = self.client_call_of(machine, &step.first.kind, step.at) else {
+            return Ok(None);
+        };
         let mut plan = Vec::new();
-        let known = mind.preparing.iter().find(|pending| pending.call_id == *guest.id).cloned();
+        let known = machine.preparing.iter().find(|pending| pending.call_id == *client_call.id).cloned();
         let pending = match known {
             Some(pending) => pending,
             None => {
-                plan.push(self.called(&guest, step.first.seq)?);
-                let Guest { id, tool, arguments, .. } = guest;
-                Pending { call_id: id.clone(), tool, arguments }
+                plan.push(self.client_call_feed(&client_call, step.first.seq)?);
+                let LoggedClientCall { id, tool, arguments, .. } = client_call;
+                UnpreparedCall { call_id: id.clone(), tool, arguments }
             }
         };
-        plan.extend(self.passed(mind, step, &pending)?);
+        plan.extend(self.plan_prepared(machine, step, &pending)?);
         Ok(Some(plan))
     }
 
-    /// The client's call that an entry is about, if it is about one.
-    fn guest_of<'k>(&self, mind: &Mind, kind: &'k Kind, at: usize) -> Option<Guest<'k>> {
+    /// The client's call that an entry is about, if any.
+    fn client_call_of<'k>(
+        &self,
+        mind: &PodMachine,
+        kind: &'k Kind,
+        at: usize,
+    ) -> Option<LoggedClientCall<'k>> {
         let (id, by) = match kind {
             Kind::ToolDispatch(e) => (&e.call_id, e.by.clone()?),
-            Kind::ToolResult(e) => (result_of(e)?, e.by.clone()?),
+            Kind::ToolResult(e) => (result_call(e)?, e.by.clone()?),
             Kind::Ask(e) => {
                 let id = e.subject.call_id.as_ref()?;
-                if mind.pod.state().call(id).is_some() {
+                if mind.pod.state().open_call(id).is_some() {
                     return None;
                 }
-                let dispatch = self.timeline.dispatch(id, at).and_then(|e| e.by.clone());
-                let result = self.timeline.result(id, at).and_then(|e| e.by.clone());
-                (id, dispatch.or(result).unwrap_or_else(|| Actor::person("replay")))
+                let dispatch = self.timeline.find_dispatch(id, at).and_then(|e| e.by.clone());
+                let result = self.timeline.find_result(id, at).and_then(|e| e.by.clone());
+                (id, dispatch.or(result).unwrap_or_else(|| Actor::from_person("replay")))
             }
             _ => return None,
         };
-        // A call that was never made left neither its tool nor its arguments.
-        let dispatch = self.timeline.dispatch(id, at);
+        // A call that was never dispatched has no logged tool and arguments.
+        let dispatch = self.timeline.find_dispatch(id, at);
         let subject = match kind {
             Kind::Ask(e) => Some(&e.subject),
             _ => None,
         };
         let asked = subject.and_then(|subject| subject.tool.clone());
         let tool = dispatch.map(|e| e.tool.clone()).or(asked).unwrap_or_default();
-        // A question that shows neither a command nor a diff shows the arguments.
+        // An ask without a command or diff shows the arguments.
         let shown = subject.and_then(|subject| subject.text.as_deref()?.strip_prefix(&format!("{tool} ")));
         let arguments =
             dispatch.and_then(|e| e.arguments.clone()).or(shown.map(Text::from)).unwrap_or_default();
-        // What a client wrote and a hook rewrote is not in the log.
-        let arguments = if self.rewrote_guest(id, at) { Text::default() } else { arguments };
-        Some(Guest { id, by, tool, arguments })
+        // Arguments of a client that a hook has rewritten are not in the log.
+        let arguments = if self.is_rewritten_client_call(id, at) { Text::default() } else { arguments };
+        Some(LoggedClientCall { id, by, tool, arguments })
     }
 
-    fn called(&self, guest: &Guest<'_>, seq: u64) -> Result<Feed, ReplayError> {
-        let order = Order::CallTool {
-            name: guest.tool.clone(),
-            arguments: self.blobs.text(&guest.arguments, seq)?,
-            call_id: Some(guest.id.clone()),
+    fn client_call_feed(
+        &self,
+        client_call: &LoggedClientCall<'_>,
+        seq: u64,
+    ) -> Result<MachineInput, ReplayError> {
+        let order = PodCommand::CallTool {
+            name: client_call.tool.clone(),
+            arguments: self.blobs.load_text(&client_call.arguments, seq)?,
+            call_id: Some(client_call.id.clone()),
         };
-        Ok(ordered(guest.by.clone(), order))
+        Ok(order_feed(client_call.by.clone(), order))
     }
 
-    /// Calls of clients that appear after the pod was told to stop: they were made before, since a pod that stops takes
-    /// none, and their tools answered late.
-    pub(crate) fn late_guests(&self, mind: &Mind, step: LogStep<'_>) -> Result<Plan, ReplayError> {
+    /// Client calls that appear after the shutdown order: they were sent before it, since a stopping pod
+    /// accepts none, and their tools answered late.
+    pub(crate) fn late_client_calls(
+        &self,
+        machine: &PodMachine,
+        step: LogStep<'_>,
+    ) -> Result<FeedPlan, ReplayError> {
         let mut plan = Vec::new();
         let mut seen: Vec<&CallId> = Vec::new();
-        for entry in self.timeline.guests_from(step.at + step.entries.len(), step.at) {
-            let Some(guest) = self.guest_of(mind, &entry.kind, step.at) else { continue };
-            let known = mind.running.contains(guest.id)
-                || mind.checking.contains(guest.id)
-                || mind.preparing.iter().any(|pending| pending.call_id == *guest.id)
-                || mind
+        for entry in self.timeline.client_entries_from(step.at + step.entries.len(), step.at) {
+            let Some(client_call) = self.client_call_of(machine, &entry.kind, step.at) else { continue };
+            let known = machine.running.contains(client_call.id)
+                || machine.checking.contains(client_call.id)
+                || machine.preparing.iter().any(|pending| pending.call_id == *client_call.id)
+                || machine
                     .pod
                     .state()
                     .facts
                     .asks
                     .iter()
-                    .any(|ask| ask.subject.call_id.as_ref() == Some(guest.id));
-            if !known && !seen.contains(&guest.id) {
-                seen.push(guest.id);
-                plan.push(self.called(&guest, entry.seq)?);
+                    .any(|ask| ask.subject.call_id.as_ref() == Some(client_call.id));
+            if !known && !seen.contains(&client_call.id) {
+                seen.push(client_call.id);
+                plan.push(self.client_call_feed(&client_call, entry.seq)?);
             }
         }
         Ok(plan)
     }
 
-    /// Whether the question in this step is about a client's call of which the log keeps nothing else.
-    pub(crate) fn unknowable(&self, mind: &Mind, step: LogStep<'_>) -> bool {
+    /// Whether the ask in this step is about a client's call that is not in the log otherwise.
+    pub(crate) fn is_unknowable(&self, machine: &PodMachine, step: LogStep<'_>) -> bool {
         match &step.first.kind {
             Kind::Ask(e) => e.subject.call_id.as_ref().is_some_and(|id| {
-                let never_made = self.timeline.dispatch(id, step.at).is_none();
-                never_made && mind.pod.state().call(id).is_none()
-                    || self.rewritten_away(step, &e.subject)
-                    || self.looked_away(step, &e.subject)
+                let never_made = self.timeline.find_dispatch(id, step.at).is_none();
+                never_made && machine.pod.state().open_call(id).is_none()
+                    || self.is_lost_rewrite(step, &e.subject)
+                    || self.is_stale_file_ask(step, &e.subject)
             }),
             _ => false,
         }
     }
 
-    /// How a started call ended.
-    pub(crate) fn ended(&self, result: &ToolResult, entry: &Entry) -> Result<Option<Feed>, ReplayError> {
+    /// The end of a dispatched call.
+    pub(crate) fn call_end_feed(
+        &self,
+        result: &ToolResult,
+        entry: &Entry,
+    ) -> Result<Option<MachineInput>, ReplayError> {
         let Item::ToolResult { call_id, summary, content, blob, images, .. } = &result.item else {
             return Ok(None);
         };
-        let message = || self.message(result, entry.seq);
-        let content = content.as_ref().map(|text: &Text| self.blobs.text(text, entry.seq)).transpose()?;
-        let (summary, rest, images) = (summary.clone(), blob.clone(), images.clone());
-        let instructions = self.instructions(call_id, entry.seq)?;
-        let said = Said { summary, content, images, rest, instructions };
+        let message = || self.result_message(result, entry.seq);
+        let content =
+            content.as_ref().map(|text: &Text| self.blobs.load_text(text, entry.seq)).transpose()?;
+        let (summary, full_blob, images) = (summary.clone(), blob.clone(), images.clone());
+        let instructions = self.call_instructions(call_id, entry.seq)?;
+        let said = CallOutput { summary, content, images, full_blob, instructions };
         let ended = match &result.outcome {
             Outcome::Done => CallEnd::Done(said),
             Outcome::Failed => CallEnd::Failed { message: message()? },
@@ -310,39 +341,39 @@ impl<'l> Look<'l> {
             Outcome::TimedOut => {
                 let digits = |word: &str| word.parse().ok();
                 let after_ms = said.summary.split(' ').find_map(digits).unwrap_or_default();
-                CallEnd::TimedOut { after_ms, said: Some(said) }
+                CallEnd::TimedOut { after_ms, output: Some(said) }
             }
             Outcome::Refused | Outcome::Cancelled | Outcome::Lost | Outcome::Other(_) => return Ok(None),
         };
-        Ok(Some(What::CallEnded { call_id: call_id.clone(), ended }.into()))
+        Ok(Some(InputKind::CallEnded { call_id: call_id.clone(), ended }.into()))
     }
 
-    /// The instructions that a call led to, as the model was told of them later in the same life.
-    fn instructions(&self, call_id: &CallId, seq: u64) -> Result<Vec<Instructions>, ReplayError> {
+    /// The instructions found through a call, as given to the model later in the same process.
+    fn call_instructions(&self, call_id: &CallId, seq: u64) -> Result<Vec<NestedInstructions>, ReplayError> {
         let at = self.timeline.entries.partition_point(|entry| entry.seq < seq);
         let mut found = Vec::new();
-        for entry in self.timeline.life_from(at) {
+        for entry in self.timeline.process_entries(at) {
             let Kind::SystemEntry(e) = &entry.kind else { continue };
-            let Some((path, call)) = instructions_told(&e.item) else { continue };
+            let Some((path, call)) = shown_instructions(&e.item) else { continue };
             if call == call_id.0 {
-                let body = self.blobs.text(&e.item.body, entry.seq)?;
-                found.push(Instructions { path: path.to_owned(), body });
+                let body = self.blobs.load_text(&e.item.body, entry.seq)?;
+                found.push(NestedInstructions { path: path.to_owned(), body });
             }
         }
         Ok(found)
     }
 
-    fn message(&self, result: &ToolResult, seq: u64) -> Result<String, ReplayError> {
+    fn result_message(&self, result: &ToolResult, seq: u64) -> Result<String, ReplayError> {
         match &result.item {
-            Item::ToolResult { content: Some(content), .. } => self.blobs.text(content, seq),
+            Item::ToolResult { content: Some(content), .. } => self.blobs.load_text(content, seq),
             Item::ToolResult { summary, .. } => Ok(summary.clone()),
             _ => Ok(String::new()),
         }
     }
 }
 
-/// An action that the gate refuses for the same reason, of a tool that this program does not have.
-fn refused(result: &ToolResult) -> Action {
+/// An action that the policy denies for the same reason, of a tool that this program does not have.
+fn refused_action(result: &ToolResult) -> Action {
     let reason = result.verdict.as_ref().map_or("", |verdict| verdict.reason.as_str());
     match reason.split_once(" is outside the scope ") {
         Some((path, rest)) if rest.ends_with("write is not allowed there") => {
@@ -353,30 +384,30 @@ fn refused(result: &ToolResult) -> Action {
     }
 }
 
-pub(crate) fn file_checked(id: &CallId, found: FileFound) -> Feed {
-    What::FileChecked { call_id: id.clone(), found }.into()
+pub(crate) fn file_check_feed(id: &CallId, result: FileCheck) -> MachineInput {
+    InputKind::FileChecked { call_id: id.clone(), result }.into()
 }
 
-/// An order of somebody who waits for no reply.
-pub(crate) fn ordered(from: Actor, order: Order) -> Feed {
-    What::Order(Box::new(Request { from, reply: None, order })).into()
+/// An order without a reply.
+pub(crate) fn order_feed(from: Actor, command: PodCommand) -> MachineInput {
+    InputKind::Command(Box::new(CommandRequest { from, reply: None, command })).into()
 }
 
-fn with(mut plan: Plan, last: Option<Feed>) -> Plan {
+fn append_feed(mut plan: FeedPlan, last: Option<MachineInput>) -> FeedPlan {
     plan.extend(last);
     plan
 }
 
-fn all(mind: &Mind) -> Vec<&CallId> {
-    mind.preparing.iter().map(|pending| &pending.call_id).collect()
+fn all_calls(machine: &PodMachine) -> Vec<&CallId> {
+    machine.preparing.iter().map(|pending| &pending.call_id).collect()
 }
 
-/// Calls that are not prepared yet and stand before the last of these.
-fn earlier<'m>(mind: &'m Mind, ids: &[&CallId]) -> Vec<&'m CallId> {
+/// Unprepared calls before the last of these.
+fn earlier_calls<'m>(mind: &'m PodMachine, ids: &[&CallId]) -> Vec<&'m CallId> {
     let order: Vec<&CallId> = mind.pod.state().facts.calls.iter().map(|call| &call.call_id).collect();
     let last = order.iter().rposition(|id| ids.contains(id));
     let place = |id: &CallId| order.iter().position(|other| *other == id);
-    all(mind)
+    all_calls(mind)
         .into_iter()
         .filter(|id| last.is_some_and(|last| place(id).is_some_and(|at| at <= last)))
         .collect()

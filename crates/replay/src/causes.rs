@@ -1,83 +1,91 @@
-//! Causes: which inputs can have led to a step of the log.
+//! Causes: finds the inputs that may have led to a step of the log.
 //!
-//! A step is the work of one input; some inputs before it may have left no entry. Most steps have one plausible cause.
-//! Where the log leaves it open (a `pause` that waits for calls changes nothing yet), the plausible ones are tried in
-//! order, and the first that leads to what stands in the log is what happened. None can lead there by itself: a plan
-//! holds inputs, and the entries are the mind's.
+//! A step is the result of one input; some inputs before it may have left no entry. Most steps have one
+//! plausible cause. Where the log is ambiguous (a `pause` that waits for calls changes nothing yet), the
+//! plausible ones are tried in order, and the first one that produces the logged entries is accepted. A plan
+//! cannot fake a step: it only contains inputs, and the pod creates the entries.
 
-use minke_pod::{FileFound, HooksSaid, NETWORK, Timer, TreeNews, What};
+use minke_pod::{ChildEvent, FileCheck, HookVerdict, InputKind, NETWORK_DOMAIN, PodTimer};
 use minke_record::{ActorKind, AlertLevel, CallId, CallStage, Entry, Kind, LlmOutcome, Route, StateWord};
 
 use crate::ReplayError;
-use crate::blobs::Blobs;
-use crate::calls::file_checked;
-use crate::compare::Pairs;
-use crate::hooked;
-use crate::mind::{Feed, Mind};
-use crate::recipe::Recipe;
-use crate::taken::{self, Taken};
+use crate::blobs::BlobReader;
+use crate::calls::file_check_feed;
+use crate::compare::IdMap;
+use crate::hook_replies;
+use crate::machine::{MachineInput, PodMachine};
+use crate::recipe::ReplayRecipe;
+use crate::replies::{self, ReplyCauses};
 use crate::timeline::{LogStep, Timeline};
 
-/// Inputs in order; the first that leads to entries is the last that is given.
-pub(crate) type Plan = Vec<Feed>;
+/// Inputs in order; feeding stops at the first one that produces entries.
+pub(crate) type FeedPlan = Vec<MachineInput>;
 
-/// What replay looks at to find causes.
-pub(crate) struct Look<'l> {
+/// The data for finding causes.
+pub(crate) struct CauseFinder<'l> {
     pub(crate) timeline: &'l Timeline<'l>,
     pub(crate) base: &'l [Entry],
-    pub(crate) blobs: &'l Blobs<'l>,
-    pub(crate) recipe: &'l Recipe<'l>,
-    pub(crate) pairs: Pairs,
+    pub(crate) blobs: &'l BlobReader<'l>,
+    pub(crate) recipe: &'l ReplayRecipe<'l>,
+    pub(crate) pairs: IdMap,
 }
 
-impl<'l> Look<'l> {
-    /// The plans for a step, the most plausible first.
-    pub(crate) fn plans(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
-        let mut plans = self.causes(mind, step)?;
+impl<'l> CauseFinder<'l> {
+    /// The plans for a step, most plausible first.
+    pub(crate) fn step_plans(
+        &self,
+        machine: &PodMachine,
+        step: LogStep<'l>,
+    ) -> Result<Vec<FeedPlan>, ReplayError> {
+        let mut plans = self.plan_causes(machine, step)?;
         if let [plan] = plans.as_slice()
-            && matches!(plan.as_slice(), [Feed::Stream(_)])
+            && matches!(plan.as_slice(), [MachineInput::ReplyStream(_)])
             && !step.ends_run()
         {
-            return Ok(plans); // nothing unseen changes what a recording says
+            return Ok(plans); // unlogged inputs do not change a recorded reply
         }
         if step.opens_run() || matches!(step.first.kind, Kind::QueuedInput(_)) {
-            let routes = self.routes(mind, step);
+            let routes = self.routes_input(machine, step);
             plans.iter_mut().for_each(|plan| plan.insert(0, routes.clone().into()));
         }
         let first = plans.clone();
-        for before in self.unseen(mind, step)? {
-            plans.extend(first.iter().map(|plan| before.iter().chain(plan).cloned().collect::<Plan>()));
+        for before in self.unlogged_inputs(machine, step)? {
+            plans.extend(first.iter().map(|plan| before.iter().chain(plan).cloned().collect::<FeedPlan>()));
         }
         Ok(plans)
     }
 
-    /// Inputs that can have come before any step without leaving an entry, each tried alone.
-    fn unseen(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
-        let mut unseen: Vec<Plan> = Vec::new();
-        if mind.storage_failed {
-            unseen.push(vec![What::StorageBack.into()]);
+    /// Inputs that leave no entry and may precede any step; each is tried alone.
+    fn unlogged_inputs(&self, machine: &PodMachine, step: LogStep<'l>) -> Result<Vec<FeedPlan>, ReplayError> {
+        let mut unseen: Vec<FeedPlan> = Vec::new();
+        if machine.storage_failed {
+            unseen.push(vec![InputKind::StorageRestored.into()]);
         }
         if step.ends_run() {
-            unseen.push(self.late_guests(mind, step)?.into_iter().chain([self.after_run()]).collect());
+            unseen.push(
+                self.late_client_calls(machine, step)?.into_iter().chain([self.stop_after_run()]).collect(),
+            );
         }
-        // A child whose call waits for it, too, says nothing in the log when it begins to live.
-        for child in mind.pod.state().live_children().filter(|child| mind.running.contains(&child.call_id)) {
+        // The start of a child leaves no entry if the child's call also waits for it.
+        for child in
+            machine.pod.state().live_children().filter(|child| machine.running.contains(&child.call_id))
+        {
             let (child, socket) = (child.session, String::new());
-            let lives = TreeNews::Spawned { child, socket, clone: None, sent: None };
-            unseen.push(vec![What::Tree(Box::new(lives)).into()]);
+            let lives = ChildEvent::Spawned { child, socket, clone: None, delivery: None };
+            unseen.push(vec![InputKind::Child(Box::new(lives)).into()]);
         }
-        // A child of an earlier life that is found alive says nothing in the log either.
-        let alive: Plan = mind.watching.iter().map(|child| self.lives_still(*child)).collect();
-        // Nor does a call that was made in an earlier life and is made again.
-        let again = self.readied(mind, step, &begun_before(mind))?;
+        // Neither does a running child of an earlier process.
+        let alive: FeedPlan = machine.watching.iter().map(|child| self.child_alive(*child)).collect();
+        // Nor does a call of an earlier process that is prepared again.
+        let again = self.prepare_calls(machine, step, &preparing_calls(machine))?;
         let both = alive.iter().chain(&again).cloned().collect();
-        unseen.extend([alive, again, both].into_iter().filter(|plan: &Plan| !plan.is_empty()));
-        if !mind.checking.is_empty() {
-            // The file showed that the call had not happened, and it was run again.
-            unseen.push(mind.checking.iter().map(|id| file_checked(id, FileFound::Before)).collect());
+        unseen.extend([alive, again, both].into_iter().filter(|plan: &FeedPlan| !plan.is_empty()));
+        if !machine.checking.is_empty() {
+            // The file showed that the call had not taken effect, and it was run again.
+            unseen.push(machine.checking.iter().map(|id| file_check_feed(id, FileCheck::Before)).collect());
         }
         if !step.opens_run() {
-            let none = What::Routes {
+            let none = InputKind::Routes {
                 route: None,
                 no_route: String::new(),
                 fallbacks: Vec::new(),
@@ -88,22 +96,23 @@ impl<'l> Look<'l> {
         Ok(unseen)
     }
 
-    /// The models that the run which opens here can ask.
-    fn routes(&self, mind: &Mind, step: LogStep<'l>) -> What {
-        What::Routes {
-            route: self.route(mind, step),
+    /// The models available to the run that opens here.
+    fn routes_input(&self, machine: &PodMachine, step: LogStep<'l>) -> InputKind {
+        InputKind::Routes {
+            route: self.run_route(machine, step),
             no_route: String::new(),
             fallbacks: self.timeline.fallbacks(step.at),
-            costs: self.costs(mind, step),
+            costs: self.segment_costs(machine, step),
         }
     }
 
-    /// The route that a run which opens here takes: a new segment names it, and an older one goes on only if it fits.
-    pub(crate) fn route(&self, mind: &Mind, step: LogStep<'l>) -> Option<Route> {
-        let here = step.segment().map(|segment| &segment.config);
+    /// The route of a run that opens here: a new segment names it, and an older segment is reused only if it
+    /// matches.
+    pub(crate) fn run_route(&self, mind: &PodMachine, step: LogStep<'l>) -> Option<Route> {
+        let replayed = step.segment().map(|segment| &segment.config);
         let state = mind.pod.state();
-        let config = here.or_else(|| state.segment.as_ref().map(|segment| &segment.config));
-        config.and_then(crate::timeline::route_of).or_else(|| self.timeline.next_route(step.at)).or_else(
+        let config = replayed.or_else(|| state.segment.as_ref().map(|segment| &segment.config));
+        config.and_then(crate::timeline::segment_route).or_else(|| self.timeline.next_route(step.at)).or_else(
             || {
                 let unknown = || "unknown".to_owned();
                 Some(Route { provider: unknown(), model: unknown(), scheme: unknown() })
@@ -111,11 +120,11 @@ impl<'l> Look<'l> {
         )
     }
 
-    /// What led to a step; where hooks were asked before, their answer is the first that comes to mind.
-    fn causes(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
-        let mut plans = self.heard(mind, step)?;
+    /// The plans for a step; after a question to hooks, their answer is tried first.
+    fn plan_causes(&self, machine: &PodMachine, step: LogStep<'l>) -> Result<Vec<FeedPlan>, ReplayError> {
+        let mut plans = self.plan_hook_reply(machine, step)?;
         let mut rest = step;
-        // What hooks had to say to the model stands before what followed.
+        // Hook context for the model precedes the entries that follow.
         while let (Kind::Inbox(e), [_, more @ ..]) = (&rest.first.kind, rest.entries)
             && e.from.actor == ActorKind::Hook
             && let Some(next) = more.first()
@@ -123,61 +132,63 @@ impl<'l> Look<'l> {
             rest.first = next;
             rest.entries = more;
         }
-        let said = HooksSaid { context: hooked::context(step), ..HooksSaid::nothing() };
-        let hears = |mut plan: Plan| {
-            plan.insert(0, Feed::HearInput(Box::new(said.clone())));
+        let verdict = HookVerdict { context: hook_replies::hook_context(step), ..HookVerdict::allow() };
+        let hears = |mut plan: FeedPlan| {
+            plan.insert(0, MachineInput::InputVerdict(Box::new(verdict.clone())));
             plan
         };
         let first = LogStep { first: rest.first, ..step };
-        let asked = hooked::context(step).is_some();
-        let led = self.led(mind, first)?;
+        let asked = hook_replies::hook_context(step).is_some();
+        let led = self.plan_first_entry(machine, first)?;
         plans.extend(led.into_iter().map(|plan| if asked { hears(plan) } else { plan }));
         Ok(plans)
     }
 
-    fn led(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
+    fn plan_first_entry(&self, mind: &PodMachine, step: LogStep<'l>) -> Result<Vec<FeedPlan>, ReplayError> {
         match &step.first.kind {
-            Kind::Invoke(e) => self.opened_run(step, e),
-            Kind::QueuedInput(e) => Ok(vec![self.queued(step, e)?]),
-            Kind::Dequeued(_) if step.has(gives_up) => self.closed(mind, step),
-            Kind::Dequeued(e) => Ok(vec![self.dequeued(e)]),
-            Kind::Inbox(e) => Ok(vec![self.note_came(step, e)?]),
-            Kind::AssistantItem(_) | Kind::LlmUsage(_) | Kind::LlmEnd(_) => self.of_reply(mind, step),
+            Kind::Invoke(e) => self.plan_run(step, e),
+            Kind::QueuedInput(e) => Ok(vec![self.plan_queued(step, e)?]),
+            Kind::Dequeued(_) if step.has_kind(is_give_up) => self.plan_run_end(mind, step),
+            Kind::Dequeued(e) => Ok(vec![self.plan_dequeued(e)]),
+            Kind::Inbox(e) => Ok(vec![self.plan_inbox(step, e)?]),
+            Kind::AssistantItem(_) | Kind::LlmUsage(_) | Kind::LlmEnd(_) => self.plan_reply(mind, step),
             Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Waiting => {
-                self.of_reply(mind, step)
+                self.plan_reply(mind, step)
             }
-            Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Working => {
-                Ok(mind.requests.keys().map(|call| vec![What::Timer(Timer::Retry(*call)).into()]).collect())
-            }
-            Kind::StateChange(e) => self.state_changed(mind, step, e),
-            Kind::Alert(_) => self.alerted(mind, step),
-            Kind::ToolDispatch(_) => self.dispatched(mind, step),
+            Kind::StateChange(e) if e.by.is_none() && e.state == StateWord::Working => Ok(mind
+                .requests
+                .keys()
+                .map(|call| vec![InputKind::Timer(PodTimer::Retry(*call)).into()])
+                .collect()),
+            Kind::StateChange(e) => self.plan_state_change(mind, step, e),
+            Kind::Alert(_) => self.plan_alert(mind, step),
+            Kind::ToolDispatch(_) => self.plan_dispatch(mind, step),
             Kind::Ask(e) => match &e.subject.call_id {
-                Some(id) => self.asked(mind, step, id),
+                Some(id) => self.plan_ask(mind, step, id),
                 None => Ok(Vec::new()),
             },
             Kind::ToolResult(e) => {
-                let mut plans = self.settled(mind, step, e)?;
-                let pausing: Vec<Plan> = plans.iter().map(|plan| self.paused_before(step, plan)).collect();
+                let mut plans = self.plan_result(mind, step, e)?;
+                let pausing: Vec<FeedPlan> = plans.iter().map(|plan| self.with_pause(step, plan)).collect();
                 plans.extend(pausing);
-                plans.push(vec![self.pause(step), What::Timer(Timer::PauseGrace).into()]);
-                let closed = self.closed(mind, step)?;
-                // A step that ends the run was more likely led to by whoever ended it.
-                let at = if step.ends_run() && !mind_waits_for(mind, e) { 0 } else { plans.len() };
+                plans.push(vec![self.pause_order(step), InputKind::Timer(PodTimer::PauseGrace).into()]);
+                let closed = self.plan_run_end(mind, step)?;
+                // A step that ends the run was probably caused by the order that ended it.
+                let at = if step.ends_run() && !is_awaited(mind, e) { 0 } else { plans.len() };
                 plans.splice(at..at, closed);
-                plans.push(storage_failed());
+                plans.push(storage_failure());
                 Ok(plans)
             }
-            Kind::Answer(e) => match self.answered(e) {
+            Kind::Answer(e) => match self.plan_answer(e) {
                 Some(plan) => Ok(vec![plan]),
                 None => {
-                    let mut plans = self.closed(mind, step)?;
-                    plans.push(storage_failed());
+                    let mut plans = self.plan_run_end(mind, step)?;
+                    plans.push(storage_failure());
                     Ok(plans)
                 }
             },
             Kind::TurnEnd(_) | Kind::RunCompleted(_) | Kind::RunErrored(_) | Kind::Rewound(_) => {
-                self.closed(mind, step)
+                self.plan_run_end(mind, step)
             }
             Kind::Renamed(_)
             | Kind::Archived(_)
@@ -185,19 +196,21 @@ impl<'l> Look<'l> {
             | Kind::ConfigChanged(_)
             | Kind::Grant(_)
             | Kind::Goal(_)
-            | Kind::Progress(_) => Ok(vec![self.set(step)]),
-            Kind::Child(e) => Ok(self.child_appeared(mind, step, e)),
-            Kind::ChildEnd(e) => self.child_ended(step, e),
-            Kind::ChildSpent(_) => self.spending(mind, step),
-            Kind::ReadTo(e) => self.read_child(step, e),
-            Kind::Outbox(e) => Ok(self.reported(mind, step, &e.event)),
-            Kind::OutboxAck(e) => Ok(vec![vec![What::Tree(Box::new(TreeNews::Acked { seq: e.seq })).into()]]),
-            Kind::Checkpoint(e) => Ok(vec![self.checkpoint(e)]),
-            Kind::Snapshot(e) => self.captured(mind, step, e),
-            Kind::Extension(e) if e.domain == NETWORK => {
-                Ok(vec![vec![What::Reached(e.payload.clone()).into()]])
+            | Kind::Progress(_) => Ok(vec![self.plan_settings(step)]),
+            Kind::Child(e) => Ok(self.plan_child(mind, step, e)),
+            Kind::ChildEnd(e) => self.plan_child_end(step, e),
+            Kind::ChildSpent(_) => self.plan_spending(mind, step),
+            Kind::ReadTo(e) => self.plan_read(step, e),
+            Kind::Outbox(e) => Ok(self.plan_report(mind, step, &e.event)),
+            Kind::OutboxAck(e) => {
+                Ok(vec![vec![InputKind::Child(Box::new(ChildEvent::ReportAcked { seq: e.seq })).into()]])
             }
-            // Begun elsewhere, or of kinds that no pod of this version begins a step with.
+            Kind::Checkpoint(e) => Ok(vec![self.plan_checkpoint(e)]),
+            Kind::Snapshot(e) => self.plan_capture(mind, step, e),
+            Kind::Extension(e) if e.domain == NETWORK_DOMAIN => {
+                Ok(vec![vec![InputKind::NetworkAccess(e.payload.clone()).into()]])
+            }
+            // Started elsewhere, or kinds that never start a step in this version.
             Kind::SessionStart(_)
             | Kind::Opened(_)
             | Kind::SegmentStart(_)
@@ -212,53 +225,53 @@ impl<'l> Look<'l> {
         }
     }
 
-    fn paused_before(&self, step: LogStep<'l>, plan: &Plan) -> Plan {
+    fn with_pause(&self, step: LogStep<'l>, plan: &FeedPlan) -> FeedPlan {
         let mut paused = plan.clone();
         let last = paused.len().saturating_sub(1);
-        paused.insert(last, self.pause(step));
+        paused.insert(last, self.pause_order(step));
         paused
     }
 
-    /// A step that a reply led to: its stream, or whoever cut it off.
-    fn of_reply(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
-        let named = taken::of_reply(step.first).or_else(|| step.llm_end().map(|end| end.call));
+    /// A step caused by a reply: its stream, or the order that interrupted it.
+    fn plan_reply(&self, machine: &PodMachine, step: LogStep<'l>) -> Result<Vec<FeedPlan>, ReplayError> {
+        let named = replies::reply_call(step.first).or_else(|| step.llm_end().map(|end| end.call));
         let Some((call, asked)) =
-            mind.requests.iter().find(|(call, _)| named.is_none_or(|named| named == **call))
+            machine.requests.iter().find(|(call, _)| named.is_none_or(|named| named == **call))
         else {
             return Ok(Vec::new());
         };
         let cut = step.llm_end().is_some_and(|end| end.outcome == LlmOutcome::Cancelled);
         if !cut {
             if !asked.is_recorded() {
-                return Taken::new(self, step, *call, asked).stream();
+                return ReplyCauses::new(self, step, *call, asked).stream_plans();
             }
-            let stream = || vec![Feed::Stream(*call)];
-            // A recording that has no end breaks off where its provider's code did.
-            let broken = Taken::new(self, step, *call, asked).broken();
+            let stream = || vec![MachineInput::ReplyStream(*call)];
+            // A recording without an end stops where the provider code did.
+            let broken = ReplyCauses::new(self, step, *call, asked).broken_plans();
             let plans = broken.into_iter().map(|end| stream().into_iter().chain(end).collect());
             return Ok(std::iter::once(stream()).chain(plans).collect());
         }
-        let before = Taken::new(self, step, *call, asked).before_the_cut()?;
-        let after = |closed: Plan| before.iter().cloned().chain(closed).collect();
-        Ok(self.closed(mind, step)?.into_iter().map(after).collect())
+        let before = ReplyCauses::new(self, step, *call, asked).cut_plan()?;
+        let after = |closed: FeedPlan| before.iter().cloned().chain(closed).collect();
+        Ok(self.plan_run_end(machine, step)?.into_iter().map(after).collect())
     }
 
-    /// An alert at the beginning of a step: a hand's own, or about what the model said.
-    fn alerted(&self, mind: &Mind, step: LogStep<'l>) -> Result<Vec<Plan>, ReplayError> {
+    /// An alert at the start of a step: of an adapter, or about the model's reply.
+    fn plan_alert(&self, mind: &PodMachine, step: LogStep<'l>) -> Result<Vec<FeedPlan>, ReplayError> {
         let Kind::Alert(alert) = &step.first.kind else { return Ok(Vec::new()) };
-        let mut plans = self.of_reply(mind, step)?;
-        plans.push(vec![What::Timer(Timer::Resume).into()]);
-        plans.extend(self.not_captured(mind, step, &alert.message)?);
-        let models_own = alert.message.starts_with(taken::UNKNOWN_BLOCK);
+        let mut plans = self.plan_reply(mind, step)?;
+        plans.push(vec![InputKind::Timer(PodTimer::Resume).into()]);
+        plans.extend(self.plan_capture_failure(mind, step, &alert.message)?);
+        let models_own = alert.message.starts_with(replies::UNKNOWN_BLOCK);
         if alert.level == AlertLevel::Warn && step.entries.len() == 1 && !models_own {
             let (level, source) = (alert.level.clone(), alert.source.clone());
-            plans.push(vec![What::Alert { level, source, message: alert.message.clone() }.into()]);
+            plans.push(vec![InputKind::Alert { level, source, message: alert.message.clone() }.into()]);
         }
         Ok(plans)
     }
 
-    /// The model that a request went to, as `provider/model`.
-    pub(crate) fn route_of_call(&self, call: u64) -> String {
+    /// The model of a request, as `provider/model`.
+    pub(crate) fn call_route(&self, call: u64) -> String {
         let found = self.timeline.entries.iter().rev().find_map(|entry| match &entry.kind {
             Kind::LlmCall(e) if e.call == call => Some(format!("{}/{}", e.route.provider, e.route.model)),
             _ => None,
@@ -267,32 +280,32 @@ impl<'l> Look<'l> {
     }
 }
 
-/// The mind waits for just this call: its result came from the tool.
-fn mind_waits_for(mind: &Mind, result: &minke_record::ToolResult) -> bool {
+/// Whether the pod waits for exactly this call: its result came from the tool.
+fn is_awaited(machine: &PodMachine, result: &minke_record::ToolResult) -> bool {
     let came = !matches!(
         result.outcome,
         minke_record::Outcome::Cancelled | minke_record::Outcome::Lost | minke_record::Outcome::Other(_)
     );
-    came && crate::timeline::result_of(result).is_some_and(|id| {
-        mind.running.contains(id)
-            || mind.checking.contains(id)
-            || mind.preparing.iter().any(|pending| pending.call_id == *id)
+    came && crate::timeline::result_call(result).is_some_and(|id| {
+        machine.running.contains(id)
+            || machine.checking.contains(id)
+            || machine.preparing.iter().any(|pending| pending.call_id == *id)
     })
 }
 
-fn gives_up(kind: &Kind) -> bool {
+fn is_give_up(kind: &Kind) -> bool {
     matches!(kind, Kind::StateChange(e) if e.state == StateWord::Abandoned)
 }
 
-/// Calls that are being prepared although they were made before.
-fn begun_before(mind: &Mind) -> Vec<&CallId> {
-    let state = mind.pod.state();
+/// Calls of an earlier process that are being prepared again.
+fn preparing_calls(machine: &PodMachine) -> Vec<&CallId> {
+    let state = machine.pod.state();
     let begun =
-        |id: &CallId| state.call(id).is_some_and(|call| matches!(call.stage, CallStage::Dispatched(_)));
-    mind.preparing.iter().map(|pending| &pending.call_id).filter(|id| begun(id)).collect()
+        |id: &CallId| state.open_call(id).is_some_and(|call| matches!(call.stage, CallStage::Dispatched(_)));
+    machine.preparing.iter().map(|pending| &pending.call_id).filter(|id| begun(id)).collect()
 }
 
 /// A write failed while no run was open.
-fn storage_failed() -> Plan {
-    vec![Feed::Rebuild, What::StorageFailed { message: String::new() }.into()]
+fn storage_failure() -> FeedPlan {
+    vec![MachineInput::Rebuild, InputKind::StorageFailed { message: String::new() }.into()]
 }

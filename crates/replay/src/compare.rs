@@ -1,8 +1,9 @@
-//! Comparing an entry of the log with the one that came instead: equal, or the first field that is not.
+//! Compares a logged entry with the replayed one: equal, or the first different field.
 //!
-//! Times are not compared: a replay has none of its own. Ids that a mind makes (of runs, queued inputs and questions)
-//! are others each time; they are paired where they are made, and must stay paired wherever they are named.
-//! Invariant: everything else must be the same (`one_changed_field_is_found`).
+//! Times are not compared, because a replay has no clock. Ids that the pod creates (of runs, queued inputs
+//! and asks) differ each time; they are paired where they are created and must stay paired wherever they
+//! appear.
+//! Invariant: everything else must be equal (`one_changed_field_is_found`).
 
 use std::collections::HashMap;
 
@@ -10,137 +11,140 @@ use minke_record::{Draft, Entry, Kind};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Fields that hold times.
-const TIMES: &[&str] = &["ts", "until", "expires", "created", "last_ts", "resumes", "waits_until"];
-/// Characters of a value that a difference shows.
-const SHOWN_CHARS: usize = 240;
-/// Of these, characters before the first one that differs.
-const BEFORE_CHARS: usize = 40;
+/// Fields that contain times.
+const TIME_FIELDS: &[&str] = &["ts", "until", "expires", "created", "last_ts", "resumes", "waits_until"];
+/// The maximum length of a value in a difference.
+const MAX_SHOWN_CHARS: usize = 240;
+/// The part of it before the first different character.
+const LEADING_CHARS: usize = 40;
 
-/// How long an id is when it is written.
+/// The length of a formatted id.
 const ID_CHARS: usize = 36;
 
-/// An id of the log and the one here that stands for it.
-type Pair = (Uuid, Uuid);
+/// An id in the log and its replayed counterpart.
+type IdPair = (Uuid, Uuid);
 
-/// Ids of the log and those that stand for them here.
+/// The pairs of logged and replayed ids.
 #[derive(Debug, Default)]
-pub(crate) struct Pairs {
-    here: HashMap<Uuid, Uuid>,
-    log: HashMap<Uuid, Uuid>,
-    /// Words of the log that cannot be made again, and those that stand for them here.
-    words: HashMap<String, String>,
+pub(crate) struct IdMap {
+    local_by_log: HashMap<Uuid, Uuid>,
+    log_by_local: HashMap<Uuid, Uuid>,
+    /// Texts of the log that cannot be reproduced, with their replayed counterparts.
+    local_texts: HashMap<String, String>,
 }
 
-impl Pairs {
-    /// The id here that stands for one of the log; an id that no mind made stands for itself.
-    pub(crate) fn here(&self, log: Uuid) -> Uuid {
-        self.here.get(&log).copied().unwrap_or(log)
+impl IdMap {
+    /// The counterpart of a logged id; an id that was not created by the pod has itself as counterpart.
+    pub(crate) fn local_id(&self, log: Uuid) -> Uuid {
+        self.local_by_log.get(&log).copied().unwrap_or(log)
     }
 
-    pub(crate) fn learn(&mut self, new: New) {
-        for (log, here) in new.ids {
-            self.here.insert(log, here);
-            self.log.insert(here, log);
+    pub(crate) fn add_learned(&mut self, new: LearnedPairs) {
+        for (log, replayed) in new.ids {
+            self.local_by_log.insert(log, replayed);
+            self.log_by_local.insert(replayed, log);
         }
-        self.words.extend(new.words);
+        self.local_texts.extend(new.texts);
     }
 }
 
-/// What one comparison has learnt.
+/// The pairs found by one comparison.
 #[derive(Debug, Default)]
-pub(crate) struct New {
-    ids: Vec<Pair>,
-    words: Vec<(String, String)>,
+pub(crate) struct LearnedPairs {
+    ids: Vec<IdPair>,
+    texts: Vec<(String, String)>,
 }
 
-/// Where two entries part.
+/// The first different field of two entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mismatch {
+pub(crate) struct FieldMismatch {
     pub(crate) field: String,
     pub(crate) log: String,
     pub(crate) here: String,
 }
 
-/// One comparison of a step; what it learns holds if the whole step is the same.
-pub(crate) struct Comparison<'a> {
-    pairs: &'a Pairs,
-    pub(crate) new: New,
-    /// A field that is not compared, because what it is made from is not in the log.
+/// The comparison of one step; its pairs are accepted if the whole step is equal.
+pub(crate) struct StepComparison<'a> {
+    pairs: &'a IdMap,
+    pub(crate) learned: LearnedPairs,
+    /// A field that is not compared, because its source is not in the log.
     unknowable: Option<&'a str>,
 }
 
-impl<'a> Comparison<'a> {
-    pub(crate) fn new(pairs: &'a Pairs, unknowable: Option<&'a str>) -> Comparison<'a> {
-        Comparison { pairs, new: New::default(), unknowable }
+impl<'a> StepComparison<'a> {
+    pub(crate) fn new(id_map: &'a IdMap, unknowable: Option<&'a str>) -> StepComparison<'a> {
+        StepComparison { pairs: id_map, learned: LearnedPairs::default(), unknowable }
     }
 
-    pub(crate) fn entry(&mut self, log: &Entry, here: &Draft) -> Result<(), Mismatch> {
-        if log.kind.name() != here.kind.name() {
-            return Err(Mismatch {
+    pub(crate) fn compare_entry(&mut self, log: &Entry, replayed: &Draft) -> Result<(), FieldMismatch> {
+        if log.kind.name() != replayed.kind.name() {
+            return Err(FieldMismatch {
                 field: "kind".to_owned(),
                 log: log.kind.name().to_owned(),
-                here: here.kind.name().to_owned(),
+                here: replayed.kind.name().to_owned(),
             });
         }
-        match (log.run, here.run) {
+        match (log.run, replayed.run) {
             (Some(theirs), Some(ours)) => {
-                self.id("run", theirs.0, ours.0, matches!(log.kind, Kind::Invoke(_)))?;
+                self.compare_id("run", theirs.0, ours.0, matches!(log.kind, Kind::Invoke(_)))?;
             }
             (None, None) => {}
             (theirs, ours) => {
                 let show = |run: Option<minke_record::RunId>| {
                     run.map_or_else(|| "none".to_owned(), |run| run.to_string())
                 };
-                return Err(Mismatch { field: "run".to_owned(), log: show(theirs), here: show(ours) });
+                return Err(FieldMismatch { field: "run".to_owned(), log: show(theirs), here: show(ours) });
             }
         }
-        match (&log.kind, &here.kind) {
+        match (&log.kind, &replayed.kind) {
             (Kind::QueuedInput(theirs), Kind::QueuedInput(ours)) => {
-                self.id("id", theirs.id.0, ours.id.0, true)?;
+                self.compare_id("id", theirs.id.0, ours.id.0, true)?;
             }
-            (Kind::Ask(theirs), Kind::Ask(ours)) => self.id("id", theirs.id.0, ours.id.0, true)?,
+            (Kind::Ask(theirs), Kind::Ask(ours)) => self.compare_id("id", theirs.id.0, ours.id.0, true)?,
             (Kind::Child(theirs), Kind::Child(ours)) => {
-                self.id("session", theirs.session.0, ours.session.0, true)?;
+                self.compare_id("session", theirs.session.0, ours.session.0, true)?;
             }
             _ => {}
         }
         let plain = |kind: &Kind| serde_json::to_value(kind).expect("an entry is plain data");
-        self.value(&mut Vec::new(), &plain(&log.kind), &plain(&here.kind))
+        self.compare_value(&mut Vec::new(), &plain(&log.kind), &plain(&replayed.kind))
     }
 
-    /// Two ids that must stand for each other. `made`: this is where a mind makes one.
-    fn id(&mut self, field: &str, log: Uuid, here: Uuid, made: bool) -> Result<(), Mismatch> {
-        if self.paired(log, here) {
+    /// Pairs two ids. `made`: the pod creates the id in this field.
+    fn compare_id(&mut self, field: &str, log: Uuid, here: Uuid, made: bool) -> Result<(), FieldMismatch> {
+        if self.is_paired(log, here) {
             return Ok(());
         }
         let known = |id: Uuid, side: &HashMap<Uuid, Uuid>| side.contains_key(&id);
-        let fresh = !known(log, &self.pairs.here)
-            && !known(here, &self.pairs.log)
-            && !self.new.ids.iter().any(|(a, b)| *a == log || *b == here);
+        let fresh = !known(log, &self.pairs.local_by_log)
+            && !known(here, &self.pairs.log_by_local)
+            && !self.learned.ids.iter().any(|(a, b)| *a == log || *b == here);
         if made && fresh {
-            self.new.ids.push((log, here));
+            self.learned.ids.push((log, here));
             return Ok(());
         }
-        Err(Mismatch { field: field.to_owned(), log: log.to_string(), here: here.to_string() })
+        Err(FieldMismatch { field: field.to_owned(), log: log.to_string(), here: here.to_string() })
     }
 
-    fn paired(&self, log: Uuid, here: Uuid) -> bool {
-        let new = || self.new.ids.contains(&(log, here));
-        self.pairs.here.get(&log).map_or_else(|| log == here || new(), |paired| *paired == here)
+    fn is_paired(&self, log: Uuid, replayed: Uuid) -> bool {
+        let new = || self.learned.ids.contains(&(log, replayed));
+        self.pairs
+            .local_by_log
+            .get(&log)
+            .map_or_else(|| log == replayed || new(), |paired| *paired == replayed)
     }
 
-    /// A text of the log with the ids that stand for those in it.
-    fn translated(&self, text: &str) -> String {
+    /// A text of the log with all ids replaced by their counterparts.
+    fn translate_text(&self, text: &str) -> String {
         let mut made = String::new();
         let mut rest = text;
         while let Some(next) = rest.chars().next() {
             let id = rest.get(..ID_CHARS).and_then(|part| Uuid::parse_str(part).ok());
             let known = id.and_then(|id| {
-                let new = self.new.ids.iter().find(|(log, _)| *log == id).map(|(_, here)| *here);
-                self.pairs.here.get(&id).copied().or(new)
+                let new = self.learned.ids.iter().find(|(log, _)| *log == id).map(|(_, replayed)| *replayed);
+                self.pairs.local_by_log.get(&id).copied().or(new)
             });
-            let taken = match known {
+            let snapshot = match known {
                 Some(here) => {
                     made.push_str(&here.to_string());
                     ID_CHARS
@@ -150,30 +154,35 @@ impl<'a> Comparison<'a> {
                     next.len_utf8()
                 }
             };
-            rest = rest.get(taken..).unwrap_or_default();
+            rest = rest.get(snapshot..).unwrap_or_default();
         }
         made
     }
 
-    fn value(&mut self, path: &mut Vec<String>, log: &Value, here: &Value) -> Result<(), Mismatch> {
-        match (log, here) {
+    fn compare_value(
+        &mut self,
+        path: &mut Vec<String>,
+        log: &Value,
+        replayed: &Value,
+    ) -> Result<(), FieldMismatch> {
+        match (log, replayed) {
             (Value::Object(theirs), Value::Object(ours)) => {
-                // Facts about other pods are kept by their sessions.
+                // Facts about other pods are keyed by session.
                 let named =
-                    |key: &str| if key.len() == ID_CHARS { self.translated(key) } else { key.to_owned() };
+                    |key: &str| if key.len() == ID_CHARS { self.translate_text(key) } else { key.to_owned() };
                 let theirs: Vec<(String, &Value)> =
                     theirs.iter().map(|(key, value)| (named(key), value)).collect();
                 let get = |key: &str| theirs.iter().find(|(name, _)| name == key).map(|(_, value)| *value);
                 let more = ours.keys().filter(|key| get(key.as_str()).is_none()).cloned();
                 let keys: Vec<String> = theirs.iter().map(|(key, _)| key.clone()).chain(more).collect();
                 for key in &keys {
-                    if TIMES.contains(&key.as_str()) {
+                    if TIME_FIELDS.contains(&key.as_str()) {
                         continue;
                     }
                     path.push(key.clone());
                     match (get(key), ours.get(key)) {
-                        (Some(a), Some(b)) => self.value(path, a, b)?,
-                        (a, b) => return Err(self.mismatch(path, a, b)),
+                        (Some(a), Some(b)) => self.compare_value(path, a, b)?,
+                        (a, b) => return Err(self.new_mismatch(path, a, b)),
                     }
                     path.pop();
                 }
@@ -183,8 +192,8 @@ impl<'a> Comparison<'a> {
                 for at in 0..theirs.len().max(ours.len()) {
                     path.push(at.to_string());
                     match (theirs.get(at), ours.get(at)) {
-                        (Some(a), Some(b)) => self.value(path, a, b)?,
-                        (a, b) => return Err(self.mismatch(path, a, b)),
+                        (Some(a), Some(b)) => self.compare_value(path, a, b)?,
+                        (a, b) => return Err(self.new_mismatch(path, a, b)),
                     }
                     path.pop();
                 }
@@ -192,36 +201,39 @@ impl<'a> Comparison<'a> {
             }
             (Value::String(theirs), Value::String(ours)) if theirs != ours => {
                 let ids = (Uuid::parse_str(theirs), Uuid::parse_str(ours));
-                let paired = matches!(ids, (Ok(a), Ok(b)) if self.paired(a, b));
-                if paired || self.pairs.words.get(theirs) == Some(ours) || self.translated(theirs) == *ours {
+                let paired = matches!(ids, (Ok(a), Ok(b)) if self.is_paired(a, b));
+                if paired
+                    || self.pairs.local_texts.get(theirs) == Some(ours)
+                    || self.translate_text(theirs) == *ours
+                {
                     return Ok(());
                 }
                 if self.unknowable.is_some_and(|field| path.join(".") == field) {
-                    self.new.words.push((theirs.clone(), ours.clone()));
+                    self.learned.texts.push((theirs.clone(), ours.clone()));
                     return Ok(());
                 }
-                Err(self.mismatch(path, Some(log), Some(here)))
+                Err(self.new_mismatch(path, Some(log), Some(replayed)))
             }
-            _ if log == here => Ok(()),
-            _ => Err(self.mismatch(path, Some(log), Some(here))),
+            _ if log == replayed => Ok(()),
+            _ => Err(self.new_mismatch(path, Some(log), Some(replayed))),
         }
     }
 
-    fn mismatch(&self, path: &[String], log: Option<&Value>, here: Option<&Value>) -> Mismatch {
+    fn new_mismatch(&self, path: &[String], log: Option<&Value>, here: Option<&Value>) -> FieldMismatch {
         let text = |value: Option<&Value>| match value {
             None => "nothing".to_owned(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
-        let (log, here) = excerpts(&text(log), &text(here));
-        Mismatch { field: path.join("."), log, here }
+        let (log, replayed) = excerpts(&text(log), &text(here));
+        FieldMismatch { field: path.join("."), log, here: replayed }
     }
 }
 
-/// Both texts around the first character that differs.
+/// Excerpts of both texts around the first different character.
 fn excerpts(log: &str, here: &str) -> (String, String) {
     let same = log.chars().zip(here.chars()).take_while(|(a, b)| a == b).count();
-    let from = same.saturating_sub(BEFORE_CHARS);
+    let from = same.saturating_sub(LEADING_CHARS);
     (excerpt(log, from), excerpt(here, from))
 }
 
@@ -231,15 +243,15 @@ fn excerpt(text: &str, from: usize) -> String {
         shown.push('…');
     }
     let mut rest = text.chars().skip(from);
-    shown.extend(rest.by_ref().take(SHOWN_CHARS).map(|c| if c.is_control() { ' ' } else { c }));
+    shown.extend(rest.by_ref().take(MAX_SHOWN_CHARS).map(|c| if c.is_control() { ' ' } else { c }));
     if rest.next().is_some() {
         shown.push('…');
     }
     shown
 }
 
-/// A kind in one line, for a difference that shows whole entries.
-pub(crate) fn shown(kind: &Kind) -> String {
+/// A kind in one line, for a difference of whole entries.
+pub(crate) fn describe_kind(kind: &Kind) -> String {
     let text = serde_json::to_string(kind).expect("an entry is plain data");
     excerpt(&text, 0)
 }
@@ -248,72 +260,96 @@ pub(crate) fn shown(kind: &Kind) -> String {
 mod tests {
     use super::*;
     use minke_record::{
-        Actor, Chain, Durability, InputSegment, Invoke, QueueId, QueueMode, QueuedInput, RunId, Trigger,
+        Actor, ChainHash, Durability, InputSegment, Invoke, QueueId, QueueMode, QueuedInput, RunId, Trigger,
     };
 
-    fn queued(id: u128, text: &str) -> Kind {
+    fn queued_input(id: u128, text: &str) -> Kind {
         QueuedInput {
             id: QueueId(Uuid::from_u128(id)),
-            segments: vec![InputSegment::text(text)],
+            segments: vec![InputSegment::from_text(text)],
             op_id: None,
-            from: Actor::person("here"),
+            from: Actor::from_person("here"),
             mode: QueueMode::Queue,
             attached: Vec::new(),
         }
         .into()
     }
 
-    fn entry(kind: Kind, run: Option<u128>) -> Entry {
+    fn log_entry(kind: Kind, run: Option<u128>) -> Entry {
         let run = run.map(|run| RunId(Uuid::from_u128(run)));
-        Entry { seq: 1, ts: 7, run, more: false, kind, h: Chain::ZERO }
+        Entry { seq: 1, ts: 7, run, more: false, kind, h: ChainHash::ZERO }
     }
 
-    fn draft(kind: Kind, run: Option<u128>) -> Draft {
+    fn new_draft(kind: Kind, run: Option<u128>) -> Draft {
         let run = run.map(|run| RunId(Uuid::from_u128(run)));
         Draft { seq: 1, ts: 8, run, kind, durability: Durability::Lazy }
     }
 
-    fn compare(pairs: &mut Pairs, log: &Entry, here: &Draft) -> Result<(), String> {
-        let mut comparison = Comparison::new(pairs, None);
-        let result = comparison.entry(log, here).map_err(|mismatch| mismatch.field);
-        let new = comparison.new;
+    fn compare_entries(id_map: &mut IdMap, log: &Entry, replayed: &Draft) -> Result<(), String> {
+        let mut comparison = StepComparison::new(id_map, None);
+        let result = comparison.compare_entry(log, replayed).map_err(|mismatch| mismatch.field);
+        let new = comparison.learned;
         if result.is_ok() {
-            pairs.learn(new);
+            id_map.add_learned(new);
         }
         result
     }
 
     #[test]
     fn one_changed_field_is_found() {
-        let mut pairs = Pairs::default();
-        let same = compare(&mut pairs, &entry(queued(1, "a"), None), &draft(queued(2, "a"), None));
+        let mut pairs = IdMap::default();
+        let same = compare_entries(
+            &mut pairs,
+            &log_entry(queued_input(1, "a"), None),
+            &new_draft(queued_input(2, "a"), None),
+        );
         assert_eq!(same, Ok(()));
-        let other = compare(&mut pairs, &entry(queued(1, "a"), None), &draft(queued(2, "b"), None));
+        let other = compare_entries(
+            &mut pairs,
+            &log_entry(queued_input(1, "a"), None),
+            &new_draft(queued_input(2, "b"), None),
+        );
         assert_eq!(other, Err("segments.0.content".to_owned()));
-        // The same id of the log cannot stand for two.
-        let two = compare(&mut pairs, &entry(queued(1, "a"), None), &draft(queued(3, "a"), None));
+        // One logged id cannot have two counterparts.
+        let two = compare_entries(
+            &mut pairs,
+            &log_entry(queued_input(1, "a"), None),
+            &new_draft(queued_input(3, "a"), None),
+        );
         assert_eq!(two, Err("id".to_owned()));
     }
 
     #[test]
     fn a_run_is_paired_where_it_opens_and_nowhere_else() {
-        let mut pairs = Pairs::default();
+        let mut id_map = IdMap::default();
         let invoke: Kind =
-            Invoke { trigger: Trigger::Notify, by: Actor::minke(), attempt: 1, continues: None }.into();
+            Invoke { trigger: Trigger::Notify, by: Actor::from_minke(), attempt: 1, continues: None }.into();
         let alert: Kind = minke_record::TurnEnd {
             turn: 0,
             result: minke_record::TurnResult::Finished,
             stop_reason: "end_turn".into(),
         }
         .into();
-        let early = compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert.clone(), Some(2)));
+        let early = compare_entries(
+            &mut id_map,
+            &log_entry(alert.clone(), Some(1)),
+            &new_draft(alert.clone(), Some(2)),
+        );
         assert_eq!(early, Err("run".to_owned()));
-        assert_eq!(compare(&mut pairs, &entry(invoke.clone(), Some(1)), &draft(invoke, Some(2))), Ok(()));
         assert_eq!(
-            compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert.clone(), Some(2))),
+            compare_entries(&mut id_map, &log_entry(invoke.clone(), Some(1)), &new_draft(invoke, Some(2))),
             Ok(())
         );
-        let wrong = compare(&mut pairs, &entry(alert.clone(), Some(1)), &draft(alert, Some(3)));
+        assert_eq!(
+            compare_entries(
+                &mut id_map,
+                &log_entry(alert.clone(), Some(1)),
+                &new_draft(alert.clone(), Some(2))
+            ),
+            Ok(())
+        );
+        let wrong =
+            compare_entries(&mut id_map, &log_entry(alert.clone(), Some(1)), &new_draft(alert, Some(3)));
         assert_eq!(wrong, Err("run".to_owned()));
     }
 
@@ -321,8 +357,8 @@ mod tests {
     fn a_difference_in_a_long_text_is_shown_where_it_is() {
         let a = format!("{}x{}", "a".repeat(5_000), "b".repeat(5_000));
         let b = format!("{}y{}", "a".repeat(5_000), "b".repeat(5_000));
-        let (log, here) = excerpts(&a, &b);
-        assert!(log.contains("axb") && here.contains("ayb"), "{log} {here}");
-        assert!(log.chars().count() <= SHOWN_CHARS + 2);
+        let (log, replayed) = excerpts(&a, &b);
+        assert!(log.contains("axb") && replayed.contains("ayb"), "{log} {replayed}");
+        assert!(log.chars().count() <= MAX_SHOWN_CHARS + 2);
     }
 }

@@ -1,40 +1,41 @@
-//! The recipe: what this program would tell a pod when it begins, made anew rather than read from the log.
+//! The recipe: the texts and tools that this program gives a pod at boot, computed rather than read from the
+//! log.
 //!
-//! The real one is the default. Tests bring their own, and show that a changed one is found.
+//! The default is the real one. Tests use their own to show that changes are detected.
 
-use minke_pod::Prepared;
-use minke_prompts::Who;
+use minke_pod::PreparedCall;
+use minke_prompts::PromptInputs;
 use minke_record::ToolSpec;
-use minke_tool::Place;
+use minke_tool::ToolContext;
 
-type SystemPrompt<'a> = Box<dyn Fn(&Who<'_>) -> String + 'a>;
-type Prepare<'a> = Box<dyn Fn(&str, &str, &Place) -> Option<Result<Prepared, String>> + 'a>;
+type PromptFn<'a> = Box<dyn Fn(&PromptInputs<'_>) -> String + 'a>;
+type PrepareFn<'a> = Box<dyn Fn(&str, &str, &ToolContext) -> Option<Result<PreparedCall, String>> + 'a>;
 
-/// What a pod is made from beside its log.
-pub struct Recipe<'a> {
-    /// What the model is told first.
-    pub system_prompt: SystemPrompt<'a>,
-    /// Everything that can be offered, sorted by name.
+/// The inputs of a pod besides its log.
+pub struct ReplayRecipe<'a> {
+    /// Composes the system prompt.
+    pub system_prompt: PromptFn<'a>,
+    /// All tools that can be offered, sorted by name.
     pub tools: Vec<ToolSpec>,
-    /// What a call with these arguments would touch; `None` for a tool that is not here. Pure, like `Tool::prepare`.
-    pub prepare: Prepare<'a>,
+    /// The action of a call with these arguments; `None` for an unknown tool. Pure, like `Tool::prepare`.
+    pub prepare: PrepareFn<'a>,
 }
 
-impl Recipe<'static> {
-    /// What this program really does.
-    pub fn real() -> Recipe<'static> {
-        let tools = minke_tools::builtin(&minke_tools::Kit::idle());
+impl ReplayRecipe<'static> {
+    /// The texts and tools of this program.
+    pub fn from_program() -> ReplayRecipe<'static> {
+        let tools = minke_tools::builtin_tools(&minke_tools::ToolResources::inert());
         let mut specs: Vec<ToolSpec> = tools.iter().map(|tool| tool.spec()).collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        Recipe {
+        ReplayRecipe {
             system_prompt: Box::new(minke_prompts::system_prompt),
             tools: specs,
             prepare: Box::new(move |name, arguments, place| {
                 let tool = tools.iter().find(|tool| tool.spec().name == name)?;
                 let prepare = || {
                     let action = tool.prepare(arguments, place)?;
-                    let own = tool.own(arguments)?;
-                    Ok(Prepared { own, ..Prepared::new(tool.class(), action) })
+                    let internal_call = tool.internal_call(arguments)?;
+                    Ok(PreparedCall { internal_call, ..PreparedCall::new(tool.class(), action) })
                 };
                 Some(prepare().map_err(|e: minke_tool::ToolError| e.message().to_owned()))
             }),

@@ -1,7 +1,7 @@
-//! The log as replay walks it: steps, each the work of one input, and what stands further on.
+//! The timeline of a log: its steps, each caused by one input, and lookups in later entries.
 //!
-//! Looking ahead is how replay learns what came from outside: that a call was dispatched says what its tool prepared,
-//! that a request ended says which recording it has.
+//! Later entries show the outside inputs: the dispatch of a call shows its prepared action, the end of a
+//! request names its recording.
 
 use std::ops::Range;
 
@@ -10,35 +10,36 @@ use minke_record::{
     SnapshotFile, ToolDispatch, ToolResult,
 };
 
-/// A session's own entries in order, and where its steps and lives begin. Everything that is looked for often is found
-/// once, when it is made: a session may have as many entries as `ENTRIES`.
+/// A session's own entries in order, and the starts of its steps and processes. Frequent lookups are indexed
+/// once: a session may have up to `ENTRIES` entries.
 pub(crate) struct Timeline<'a> {
     pub(crate) entries: &'a [Entry],
     steps: Vec<Range<usize>>,
-    lives: Vec<Life>,
-    /// Entries about calls that clients made.
-    guests: Vec<usize>,
+    processes: Vec<ProcessSpan>,
+    /// Entries about calls of clients.
+    client_entries: Vec<usize>,
 }
 
-/// From one `opened` to the next.
-struct Life {
-    begin: usize,
-    /// The models that it fell back to, in order: the longest list that one of its runs went through.
+/// The entries from one `opened` to the next.
+struct ProcessSpan {
+    start: usize,
+    /// The fallback models used, in order: the longest list of any of its runs.
     fallbacks: Vec<Route>,
 }
 
-/// The entries that one input led to.
+/// The entries caused by one input.
 #[derive(Clone, Copy)]
 pub(crate) struct LogStep<'a> {
     pub(crate) entries: &'a [Entry],
-    /// Where the first of them stands in the timeline.
+    /// The index of the first one in the timeline.
     pub(crate) at: usize,
     pub(crate) first: &'a Entry,
 }
 
 impl<'a> Timeline<'a> {
     pub(crate) fn new(entries: &'a [Entry]) -> Timeline<'a> {
-        let mut timeline = Timeline { entries, steps: Vec::new(), lives: Vec::new(), guests: Vec::new() };
+        let mut timeline =
+            Timeline { entries, steps: Vec::new(), processes: Vec::new(), client_entries: Vec::new() };
         let mut begin = 0;
         let mut fallen = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
@@ -46,28 +47,30 @@ impl<'a> Timeline<'a> {
                 timeline.steps.push(begin..at + 1);
                 begin = at + 1;
             }
-            timeline.see(at, &entry.kind, &mut fallen);
+            timeline.index_entry(at, &entry.kind, &mut fallen);
         }
         timeline
     }
 
-    fn see(&mut self, at: usize, kind: &Kind, fallen: &mut Vec<Route>) {
+    fn index_entry(&mut self, at: usize, kind: &Kind, fallen: &mut Vec<Route>) {
         match kind {
             Kind::SessionStart(_) | Kind::Opened(_) => {
-                self.lives.push(Life { begin: at, fallbacks: Vec::new() });
+                self.processes.push(ProcessSpan { start: at, fallbacks: Vec::new() });
             }
             Kind::Invoke(_) => fallen.clear(),
             Kind::LlmCall(call) if call.continues.as_ref().is_some_and(|c| c.attempt == 0) => {
                 fallen.push(call.route.clone());
-                if let Some(life) = self.lives.last_mut().filter(|life| life.fallbacks.len() < fallen.len()) {
+                if let Some(life) =
+                    self.processes.last_mut().filter(|life| life.fallbacks.len() < fallen.len())
+                {
                     life.fallbacks.clone_from(fallen);
                 }
             }
-            Kind::ToolDispatch(e) if e.by.is_some() => self.guests.push(at),
-            Kind::ToolResult(e) if e.by.is_some() => self.guests.push(at),
-            // Calls of the model are named by the pod.
+            Kind::ToolDispatch(e) if e.by.is_some() => self.client_entries.push(at),
+            Kind::ToolResult(e) if e.by.is_some() => self.client_entries.push(at),
+            // The pod assigns the ids of the model's calls.
             Kind::Ask(e) if e.subject.call_id.as_ref().is_some_and(|id| !id.0.starts_with("call_")) => {
-                self.guests.push(at);
+                self.client_entries.push(at);
             }
             _ => {}
         }
@@ -81,104 +84,104 @@ impl<'a> Timeline<'a> {
         })
     }
 
-    /// Where the life after the one at a place begins.
-    fn life_end(&self, at: usize) -> usize {
-        let next = self.lives.partition_point(|life| life.begin <= at);
-        self.lives.get(next).map_or(self.entries.len(), |life| life.begin)
+    /// The start of the next process after an index.
+    fn process_end(&self, at: usize) -> usize {
+        let next = self.processes.partition_point(|life| life.start <= at);
+        self.processes.get(next).map_or(self.entries.len(), |life| life.start)
     }
 
-    /// The entries from a place on, up to the end of the process that wrote there.
-    pub(crate) fn life_from(&self, at: usize) -> &'a [Entry] {
-        self.entries.get(at..self.life_end(at)).unwrap_or_default()
+    /// The entries from an index to the end of its process.
+    pub(crate) fn process_entries(&self, at: usize) -> &'a [Entry] {
+        self.entries.get(at..self.process_end(at)).unwrap_or_default()
     }
 
-    /// The input that the step after this one takes from the queue, in the same life, without anybody saying more.
-    pub(crate) fn taken_next(&self, step: LogStep<'_>) -> Option<QueueId> {
-        let rest = self.life_from(step.at).get(step.entries.len()..).unwrap_or_default();
+    /// The queued input that the next step takes, in the same process and without a new order.
+    pub(crate) fn next_dequeued(&self, step: LogStep<'_>) -> Option<QueueId> {
+        let rest = self.process_entries(step.at).get(step.entries.len()..).unwrap_or_default();
         let last = rest.iter().position(|entry| !entry.more)?;
         let next = rest.get(..=last)?;
-        let said = next.iter().any(|entry| matches!(entry.kind, Kind::QueuedInput(_)));
-        let taken = next.iter().find_map(|entry| match &entry.kind {
+        let verdict = next.iter().any(|entry| matches!(entry.kind, Kind::QueuedInput(_)));
+        let snapshot = next.iter().find_map(|entry| match &entry.kind {
             Kind::Dequeued(e) => Some(e.id),
             _ => None,
         });
-        taken.filter(|_| !said)
+        snapshot.filter(|_| !verdict)
     }
 
-    /// Entries about calls of clients, from a place on, in the same life.
-    pub(crate) fn guests_from(&self, at: usize, of: usize) -> impl Iterator<Item = &'a Entry> + '_ {
-        let end = self.life_end(of);
-        let first = self.guests.partition_point(|guest| *guest < at);
-        let rest = self.guests.get(first..).unwrap_or_default();
+    /// Entries about calls of clients from an index on, in the same process.
+    pub(crate) fn client_entries_from(&self, at: usize, of: usize) -> impl Iterator<Item = &'a Entry> + '_ {
+        let end = self.process_end(of);
+        let first = self.client_entries.partition_point(|client_call| *client_call < at);
+        let rest = self.client_entries.get(first..).unwrap_or_default();
         rest.iter().take_while(move |guest| **guest < end).filter_map(|guest| self.entries.get(*guest))
     }
 
-    pub(crate) fn before(&self, at: usize) -> &'a [Entry] {
+    pub(crate) fn entries_before(&self, at: usize) -> &'a [Entry] {
         self.entries.get(..at).unwrap_or_default()
     }
 
-    /// The end of a request, if the process that made it lived to see it.
+    /// The end of a request, if its process logged it.
     pub(crate) fn llm_end(&self, call: u64, at: usize) -> Option<&'a LlmEnd> {
-        self.life_from(at).iter().find_map(|entry| match &entry.kind {
+        self.process_entries(at).iter().find_map(|entry| match &entry.kind {
             Kind::LlmEnd(end) if end.call == call => Some(end),
             _ => None,
         })
     }
 
-    /// What a request cost, as the log has it.
+    /// The logged usage of a request.
     pub(crate) fn llm_usage(&self, call: u64, at: usize) -> Option<&'a LlmUsage> {
-        self.life_from(at).iter().find_map(|entry| match &entry.kind {
+        self.process_entries(at).iter().find_map(|entry| match &entry.kind {
             Kind::LlmUsage(usage) if usage.call == call => Some(usage),
             _ => None,
         })
     }
 
-    /// The next thing that the log says of a call.
-    pub(crate) fn of_call(&self, id: &CallId, at: usize) -> Option<OfCall<'a>> {
-        self.life_from(at).iter().find_map(|entry| of_call(&entry.kind, id))
+    /// The next entry about a call.
+    pub(crate) fn call_event(&self, id: &CallId, at: usize) -> Option<CallEvent<'a>> {
+        self.process_entries(at).iter().find_map(|entry| call_event_of(&entry.kind, id))
     }
 
-    /// Whether a call is asked about more than once from here on, before it runs or is settled.
-    pub(crate) fn asked_anew(&self, id: &CallId, at: usize) -> bool {
+    /// Whether the log contains more than one ask about a call from here on, before it runs or is settled.
+    pub(crate) fn is_asked_again(&self, id: &CallId, at: usize) -> bool {
         let rest = self.entries.get(at..).unwrap_or_default();
-        let of_it = rest.iter().filter_map(|entry| of_call(&entry.kind, id));
-        of_it.take_while(|of| matches!(of, OfCall::Asked(_))).count() > 1
+        let of_it = rest.iter().filter_map(|entry| call_event_of(&entry.kind, id));
+        of_it.take_while(|of| matches!(of, CallEvent::Asked(_))).count() > 1
     }
 
-    /// The dispatch of a call, in this life or a later one.
-    pub(crate) fn dispatch(&self, id: &CallId, at: usize) -> Option<&'a ToolDispatch> {
+    /// The dispatch of a call, in this process or a later one.
+    pub(crate) fn find_dispatch(&self, id: &CallId, at: usize) -> Option<&'a ToolDispatch> {
         let found = self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
             Kind::ToolDispatch(dispatch) if dispatch.call_id == *id => Some(Some(dispatch)),
-            // A call that is settled is not dispatched any more.
-            Kind::ToolResult(result) if result_of(result) == Some(id) => Some(None),
+            // A settled call is not dispatched any more.
+            Kind::ToolResult(result) if result_call(result) == Some(id) => Some(None),
             _ => None,
         });
         found.flatten()
     }
 
-    /// The file that a call was about to change, as it was, in this life or a later one.
+    /// The previous state of the file that a call changed, in this process or a later one.
     pub(crate) fn file_before(&self, id: &CallId, at: usize) -> Option<SnapshotFile> {
         let found = self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
-            Kind::Snapshot(taken) if taken.call_id.as_ref() == Some(id) => {
-                Some(taken.files.here().and_then(|files| files.first().cloned()))
+            Kind::Snapshot(snapshot) if snapshot.call_id.as_ref() == Some(id) => {
+                Some(snapshot.files.inline().and_then(|files| files.first().cloned()))
             }
-            Kind::ToolResult(result) if result_of(result) == Some(id) => Some(None),
+            Kind::ToolResult(result) if result_call(result) == Some(id) => Some(None),
             _ => None,
         });
         found.flatten()
     }
 
-    /// The result of a call, in this life or a later one.
-    pub(crate) fn result(&self, id: &CallId, at: usize) -> Option<&'a ToolResult> {
+    /// The result of a call, in this process or a later one.
+    pub(crate) fn find_result(&self, id: &CallId, at: usize) -> Option<&'a ToolResult> {
         self.entries.get(at..)?.iter().find_map(|entry| match &entry.kind {
-            Kind::ToolResult(result) if result_of(result) == Some(id) => Some(result),
+            Kind::ToolResult(result) if result_call(result) == Some(id) => Some(result),
             _ => None,
         })
     }
 
-    /// Why the run that is open here was paused, if it was.
+    /// The reason why the open run was paused, if it was.
     pub(crate) fn pause_reason(&self, at: usize) -> Option<String> {
-        let end = self.life_from(at).iter().find_map(|entry| match &entry.kind {
+        let end = self.process_entries(at).iter().find_map(|entry| match &entry.kind {
             Kind::RunCompleted(end) => Some(Some(end)),
             Kind::RunErrored(_) => Some(None),
             _ => None,
@@ -186,45 +189,45 @@ impl<'a> Timeline<'a> {
         end.flatten().filter(|end| end.result == RunResult::Paused).and_then(|end| end.reason.clone())
     }
 
-    /// The route that this life takes next.
+    /// The next route of this process.
     pub(crate) fn next_route(&self, at: usize) -> Option<Route> {
-        self.life_from(at).iter().find_map(|entry| match &entry.kind {
-            Kind::SegmentStart(segment) => route_of(&segment.config),
+        self.process_entries(at).iter().find_map(|entry| match &entry.kind {
+            Kind::SegmentStart(segment) => segment_route(&segment.config),
             Kind::LlmCall(call) => Some(call.route.clone()),
             _ => None,
         })
     }
 
-    /// The models that this life fell back to.
+    /// The fallback models used in this process.
     pub(crate) fn fallbacks(&self, at: usize) -> Vec<Route> {
-        let life = self.lives.partition_point(|life| life.begin <= at).checked_sub(1);
-        life.and_then(|life| self.lives.get(life)).map(|life| life.fallbacks.clone()).unwrap_or_default()
+        let life = self.processes.partition_point(|life| life.start <= at).checked_sub(1);
+        life.and_then(|life| self.processes.get(life)).map(|life| life.fallbacks.clone()).unwrap_or_default()
     }
 }
 
 /// The route in the configuration of a segment.
-pub(crate) fn route_of(config: &serde_json::Value) -> Option<Route> {
+pub(crate) fn segment_route(config: &serde_json::Value) -> Option<Route> {
     serde_json::from_value(config.get("route")?.clone()).ok()
 }
 
-/// Something that the log says of a call.
+/// An entry about a call.
 #[derive(Clone, Copy)]
-pub(crate) enum OfCall<'a> {
+pub(crate) enum CallEvent<'a> {
     Dispatched,
     Asked(&'a AskSubject),
     Settled(&'a ToolResult),
 }
 
-fn of_call<'a>(kind: &'a Kind, id: &CallId) -> Option<OfCall<'a>> {
+fn call_event_of<'a>(kind: &'a Kind, id: &CallId) -> Option<CallEvent<'a>> {
     match kind {
-        Kind::ToolDispatch(e) if e.call_id == *id => Some(OfCall::Dispatched),
-        Kind::Ask(e) if e.subject.call_id.as_ref() == Some(id) => Some(OfCall::Asked(&e.subject)),
-        Kind::ToolResult(e) if result_of(e) == Some(id) => Some(OfCall::Settled(e)),
+        Kind::ToolDispatch(e) if e.call_id == *id => Some(CallEvent::Dispatched),
+        Kind::Ask(e) if e.subject.call_id.as_ref() == Some(id) => Some(CallEvent::Asked(&e.subject)),
+        Kind::ToolResult(e) if result_call(e) == Some(id) => Some(CallEvent::Settled(e)),
         _ => None,
     }
 }
 
-pub(crate) fn result_of(result: &ToolResult) -> Option<&CallId> {
+pub(crate) fn result_call(result: &ToolResult) -> Option<&CallId> {
     match &result.item {
         Item::ToolResult { call_id, .. } => Some(call_id),
         _ => None,
@@ -232,17 +235,17 @@ pub(crate) fn result_of(result: &ToolResult) -> Option<&CallId> {
 }
 
 impl<'a> LogStep<'a> {
-    pub(crate) fn find<T>(&self, mut find: impl FnMut(&'a Kind) -> Option<T>) -> Option<T> {
+    pub(crate) fn find_kind<T>(&self, mut find: impl FnMut(&'a Kind) -> Option<T>) -> Option<T> {
         self.entries.iter().find_map(|entry| find(&entry.kind))
     }
 
-    pub(crate) fn has(&self, mut has: impl FnMut(&Kind) -> bool) -> bool {
+    pub(crate) fn has_kind(&self, mut has: impl FnMut(&Kind) -> bool) -> bool {
         self.entries.iter().any(|entry| has(&entry.kind))
     }
 
-    /// The segment that begins here.
+    /// The segment that starts here.
     pub(crate) fn segment(&self) -> Option<&'a SegmentStart> {
-        self.find(|kind| match kind {
+        self.find_kind(|kind| match kind {
             Kind::SegmentStart(segment) => Some(segment),
             _ => None,
         })
@@ -250,22 +253,22 @@ impl<'a> LogStep<'a> {
 
     /// The end of the request in this step.
     pub(crate) fn llm_end(&self) -> Option<&'a LlmEnd> {
-        self.find(|kind| match kind {
+        self.find_kind(|kind| match kind {
             Kind::LlmEnd(end) => Some(end),
             _ => None,
         })
     }
 
     pub(crate) fn opens_run(&self) -> bool {
-        self.has(|kind| matches!(kind, Kind::Invoke(_)))
+        self.has_kind(|kind| matches!(kind, Kind::Invoke(_)))
     }
 
     pub(crate) fn ends_run(&self) -> bool {
-        self.has(|kind| matches!(kind, Kind::RunCompleted(_) | Kind::RunErrored(_)))
+        self.has_kind(|kind| matches!(kind, Kind::RunCompleted(_) | Kind::RunErrored(_)))
     }
 
     /// Calls that are dispatched in this step, in order.
-    pub(crate) fn dispatched(&self) -> Vec<&'a CallId> {
+    pub(crate) fn dispatched_calls(&self) -> Vec<&'a CallId> {
         let dispatch = |entry: &'a Entry| match &entry.kind {
             Kind::ToolDispatch(dispatch) => Some(&dispatch.call_id),
             _ => None,

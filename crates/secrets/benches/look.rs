@@ -1,15 +1,15 @@
-//! How fast text is looked through for keys that nobody configured, and for those that somebody did.
+//! Benchmarks of searching text for configured keys and for keys recognized by their pattern.
 //!
-//! Run with `cargo bench -p minke-secrets`. Each line: what, megabytes a second.
+//! Run with `cargo bench -p minke-secrets`. Each line prints a name and megabytes per second.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use minke_secrets::{Redactor, Secret, shapes_in};
+use minke_secrets::{Redactor, Secret, find_keys};
 
 fn main() {
     let code: String = [
-        include_str!("../src/shape.rs"),
+        include_str!("../src/key_patterns.rs"),
         include_str!("../src/redact.rs"),
         include_str!("../src/store.rs"),
         include_str!("../../../Cargo.lock"),
@@ -26,25 +26,25 @@ fn main() {
     let coloured = code.replace("fn ", "\u{1b}[01;31m\u{1b}[Kfn\u{1b}[m\u{1b}[K ");
     let texts = [("code", &code), ("base64", &blob), ("addresses", &addresses), ("coloured code", &coloured)];
     for (name, text) in texts {
-        rate(&format!("shapes in {name}"), text, |text| shapes_in(text).count());
-        rate(&format!("ten values in {name}"), text, |text| redactor.text(text).len());
+        measure_rate(&format!("shapes in {name}"), text, |text| find_keys(text).count());
+        measure_rate(&format!("ten values in {name}"), text, |text| redactor.redact_text(text).len());
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn rate<T>(what: &str, text: &str, work: impl Fn(&str) -> T) {
-    let (begun, before) = (Instant::now(), on_cpu());
+fn measure_rate<T>(what: &str, text: &str, work: impl Fn(&str) -> T) {
+    let (begun, before) = (Instant::now(), thread_cpu_ns());
     let mut bytes = 0;
     while begun.elapsed().as_millis() < 500 {
         black_box(work(black_box(text)));
         bytes += text.len();
     }
     let seconds =
-        on_cpu().zip(before).map_or(begun.elapsed().as_secs_f64(), |(now, then)| (now - then) / 1e9);
+        thread_cpu_ns().zip(before).map_or(begun.elapsed().as_secs_f64(), |(now, then)| (now - then) / 1e9);
     eprintln!("{what:32} {:8.0} MB/s", bytes as f64 / 1e6 / seconds);
 }
 
-/// Nanoseconds that this thread was at work: the machine may have other things to do.
-fn on_cpu() -> Option<f64> {
+/// Returns the CPU time of this thread in nanoseconds, which other load on the machine does not distort.
+fn thread_cpu_ns() -> Option<f64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }

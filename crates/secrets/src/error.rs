@@ -1,9 +1,9 @@
-//! Why a key could not be had or kept. No message holds a value, not even a piece of one.
+//! Errors of finding and storing keys. No message contains any part of a value.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong with a key, or with the place where it lies.
+/// An error about a key or about the file, variable or keyring entry that should contain it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
@@ -11,54 +11,56 @@ pub enum SecretError {
     Empty,
     #[error("the key is longer than {limit} bytes")]
     TooLong { limit: usize },
-    #[error("the key holds a control character; a line break or an escape sequence was copied with it")]
-    Control,
+    #[error("the key contains a control character, such as a copied line break or escape sequence")]
+    ControlCharacter,
     #[error("the key is not text (UTF-8)")]
-    NotText,
-    /// One of the above, and where it was.
+    NotUtf8,
+    /// One of the errors above, with the source of the key.
     #[error("the key from {place} cannot be used: {why}")]
-    Unusable { place: String, why: Box<SecretError> },
+    InvalidAt { place: String, why: Box<SecretError> },
     #[error("others can read the key file {} (mode {mode:04o})", .path.display())]
-    Open { path: PathBuf, mode: u32 },
+    OpenToOthers { path: PathBuf, mode: u32 },
     #[error("the key file {} belongs to user {owner}, not to you ({uid})", .path.display())]
-    NotYours { path: PathBuf, owner: u32, uid: u32 },
+    WrongOwner { path: PathBuf, owner: u32, uid: u32 },
     #[error("{} is not a regular file", .path.display())]
     NotAFile { path: PathBuf },
-    #[error("cannot {what} {}", .path.display())]
-    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot {action} {}", .path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{name:?} cannot be the name of a stored key")]
-    Name { name: String },
-    #[error("a key is to come from the keyring entry {name:?}, but this build has no keyring")]
-    NoKeyring { name: String },
+    InvalidName { name: String },
+    #[error("cannot read the keyring entry {name:?}: this build has no keyring support")]
+    KeyringUnsupported { name: String },
     #[error("cannot read the keyring entry {name:?}: {why}")]
-    Keyring { name: String, why: String },
+    KeyringFailed { name: String, why: String },
 }
 
 impl SecretError {
-    /// What a person can do about it.
+    /// Returns a suggestion for fixing the error.
     pub fn hint(&self) -> String {
         match self {
             SecretError::Empty => "give the key itself, on one line".into(),
-            SecretError::TooLong { .. } => "give only the key; a whole file was given by mistake?".into(),
-            SecretError::Control | SecretError::NotText => "copy the key again, alone".into(),
-            SecretError::Unusable { place, .. } => format!("set {place} to the key alone, or remove it"),
-            SecretError::Open { path, .. } => format!("`chmod 600 {}`", path.display()),
-            SecretError::NotYours { path, .. } => {
-                format!("use a file of your own; `ls -l {}` shows whose it is", path.display())
+            SecretError::TooLong { .. } => "pass only the key, not a whole file".into(),
+            SecretError::ControlCharacter | SecretError::NotUtf8 => "copy the key again, alone".into(),
+            SecretError::InvalidAt { place, .. } => format!("set {place} to the key alone, or remove it"),
+            SecretError::OpenToOthers { path, .. } => format!("`chmod 600 {}`", path.display()),
+            SecretError::WrongOwner { path, .. } => {
+                format!("use a file of your own; `ls -l {}` shows its owner", path.display())
             }
-            SecretError::NotAFile { .. } => "name a file that holds the key and nothing else".into(),
-            SecretError::Io { path, .. } => format!("`ls -ld {}` shows what is there", path.display()),
-            SecretError::Name { .. } => "letters a-z, digits, `-` and `_`, at most 64 of them".into(),
-            SecretError::NoKeyring { .. } => {
+            SecretError::NotAFile { .. } => "use a file that contains only the key".into(),
+            SecretError::Io { path, .. } => format!("`ls -ld {}` shows the file", path.display()),
+            SecretError::InvalidName { .. } => {
+                "use the letters a-z, digits, `-` and `_`, at most 64 characters".into()
+            }
+            SecretError::KeyringUnsupported { .. } => {
                 "use a variable, a file, or `minke login`; or build with the feature `keyring`".into()
             }
-            SecretError::Keyring { .. } => {
+            SecretError::KeyringFailed { .. } => {
                 "unlock the keyring, or use a variable, a file, or `minke login`".into()
             }
         }
     }
 
-    pub(crate) fn at(self, place: impl ToString) -> SecretError {
-        SecretError::Unusable { place: place.to_string(), why: Box::new(self) }
+    pub(crate) fn with_place(self, place: impl ToString) -> SecretError {
+        SecretError::InvalidAt { place: place.to_string(), why: Box::new(self) }
     }
 }

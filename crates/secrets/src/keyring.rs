@@ -1,14 +1,14 @@
-//! The system's keyring, if it was built in (feature `keyring`).
+//! Reads the system keyring when the feature `keyring` is built in.
 //!
-//! Reading only: `minke login` keeps keys in private files, because a machine without a desktop has no keyring that
-//! outlives a restart. Entries are those of the service `minke`.
+//! There is no write access: `minke login` stores keys in private files, because a machine without a desktop
+//! has no keyring that survives a restart. All entries belong to the service `minke`.
 
 use crate::error::SecretError;
 use crate::secret::Secret;
 
 #[cfg(not(feature = "keyring"))]
-pub(crate) fn read(name: &str) -> Result<Option<Secret>, SecretError> {
-    Err(SecretError::NoKeyring { name: name.to_owned() })
+pub(crate) fn read_entry(name: &str) -> Result<Option<Secret>, SecretError> {
+    Err(SecretError::KeyringUnsupported { name: name.to_owned() })
 }
 
 #[cfg(feature = "keyring")]
@@ -28,35 +28,35 @@ mod built_in {
 
     use super::{Secret, SecretError};
 
-    /// The service under which our entries are.
+    /// The keyring service that contains all entries of Minke.
     const SERVICE: &str = "minke";
-    /// A keyring that is locked may ask a person; nobody waits longer for one.
-    const DEADLINE: Duration = Duration::from_secs(30);
+    /// How long to wait for a locked keyring, which may prompt the user.
+    const KEYRING_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// The key in this entry; `None` if there is no such entry. On a thread of its own: the store runs a runtime
-    /// inside, which must not happen inside another, and what hangs there must not hang here.
-    pub(crate) fn read(name: &str) -> Result<Option<Secret>, SecretError> {
-        let failed = |why: String| SecretError::Keyring { name: name.to_owned(), why };
+    /// Returns the key in the entry `name`, or `None` if there is no such entry. Runs on its own thread: the
+    /// keyring library starts a runtime, which must not be nested in another runtime, and may block.
+    pub(crate) fn read_entry(name: &str) -> Result<Option<Secret>, SecretError> {
+        let io_error = |why: String| SecretError::KeyringFailed { name: name.to_owned(), why };
         let (tell, told) = mpsc::sync_channel(1);
         let entry = name.to_owned();
-        // Nobody may be waiting any more; then the answer goes nowhere.
-        let ask = move || drop(tell.send(password(&entry)));
+        // The receiver is gone after the timeout.
+        let ask = move || drop(tell.send(read_password(&entry)));
         std::thread::Builder::new()
             .name("keyring".into())
             .spawn(ask)
-            .map_err(|e| failed(format!("no thread for it: {e}")))?;
-        match told.recv_timeout(DEADLINE) {
+            .map_err(|e| io_error(format!("no thread for it: {e}")))?;
+        match told.recv_timeout(KEYRING_TIMEOUT) {
             Ok(Ok(bytes)) => Secret::from_bytes(bytes)
                 .map(Some)
                 .map_err(|why| why.at(format!("the keyring entry {name:?}"))),
             Ok(Err(Error::NoEntry)) => Ok(None),
-            // Some of its errors carry the value; only their display text, which does not, goes on.
-            Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(failed(format!("no answer within {} s", DEADLINE.as_secs()))),
+            // Some of these errors contain the value. Their display text does not, so only the text is used.
+            Ok(Err(error)) => Err(io_error(error.to_string())),
+            Err(_) => Err(io_error(format!("no response within {} s", KEYRING_TIMEOUT.as_secs()))),
         }
     }
 
-    fn password(name: &str) -> Result<Vec<u8>, Error> {
+    fn read_password(name: &str) -> Result<Vec<u8>, Error> {
         Store::new()?.build(SERVICE, name, None)?.get_secret()
     }
 }

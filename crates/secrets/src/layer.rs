@@ -1,112 +1,116 @@
-//! Text as it reads when one kind of writing is undone, and where each byte of that is in the text itself.
+//! Text after decoding one kind of escape, with a mapping from each decoded byte to its position in the
+//! source.
 //!
-//! A layer is made of units: an escape and the bytes that it means, or bytes that a reader does not see and that mean
-//! nothing. Undone is one level, as a decoder does.
-//! Invariant: a unit never begins inside another one of the same layer, so that every cut outside of units is read the
-//! same from both sides.
+//! A layer is a list of spans. A span is an escape with the bytes that it decodes to, or invisible bytes that
+//! decode to nothing. Decoding covers one level, like a decoder does. Invariant: spans of a layer never
+//! overlap, so the text on both sides of a cut outside of spans decodes the same.
 
-pub(crate) struct Layer {
-    /// As it reads; empty if that is the text itself.
+pub(crate) struct DecodedLayer {
+    /// The decoded text, or empty if it equals the source.
     pub(crate) bytes: Vec<u8>,
-    units: Vec<Unit>,
-    /// Where a unit begins that is not all there; the end of the text if none does.
-    pub(crate) open: usize,
+    spans: Vec<SpanMapping>,
+    /// Start of an incomplete escape at the end of the source, or the length of the source.
+    pub(crate) incomplete_from: usize,
 }
 
-/// One unit: where it is in the text, and what it means in the layer. The latter may be empty.
-struct Unit {
-    raw: (usize, usize),
-    view: (usize, usize),
+/// One span: its range in the source and its range in the decoded text. The latter may be empty.
+struct SpanMapping {
+    source: (usize, usize),
+    decoded: (usize, usize),
 }
 
-/// What a parser of units says about a place in a text.
-pub(crate) enum Parsed {
-    /// So many bytes of the text mean these.
-    Unit(usize, Meaning),
-    /// More must come before that can be decided.
-    Open,
-    /// Nothing begins here: the byte is what it is.
-    Plain,
+/// Result of parsing an escape at a position.
+pub(crate) enum ParsedEscape {
+    /// This number of source bytes decodes to this unit.
+    Escape(usize, DecodedUnit),
+    /// The escape may continue after the end of the text.
+    Incomplete,
+    /// There is no escape here; the byte is literal.
+    Literal,
 }
 
-/// What a unit means.
-pub(crate) enum Meaning {
-    Letter(char),
-    /// A byte, maybe one of several of a letter.
+/// What an escape decodes to.
+pub(crate) enum DecodedUnit {
+    Char(char),
+    /// One byte, possibly part of a multi-byte character.
     Byte(u8),
     Nothing,
 }
 
-impl Layer {
-    /// `next` gives the next place at or after another where a unit may begin, `parse` decides about that place.
-    /// `last`: nothing more comes, so that half a unit is what it looks like.
-    pub(crate) fn of(
+impl DecodedLayer {
+    /// Decodes `raw`. `next` returns the next position at or after an index where an escape may start, and
+    /// `parse` parses it. `last` means that no more text follows, so an incomplete escape is literal text.
+    pub(crate) fn decode(
         raw: &[u8],
         last: bool,
         mut next: impl FnMut(usize) -> Option<usize>,
-        mut parse: impl FnMut(usize) -> Parsed,
-    ) -> Layer {
-        let mut layer = Layer { bytes: Vec::new(), units: Vec::new(), open: raw.len() };
+        mut parse: impl FnMut(usize) -> ParsedEscape,
+    ) -> DecodedLayer {
+        let mut layer = DecodedLayer { bytes: Vec::new(), spans: Vec::new(), incomplete_from: raw.len() };
         let mut done = 0;
         let mut from = 0;
         while let Some(start) = next(from) {
             from = match parse(start) {
-                Parsed::Unit(length, meaning) => {
+                ParsedEscape::Escape(length, meaning) => {
                     let bytes = &mut layer.bytes;
                     bytes.extend_from_slice(raw.get(done..start).unwrap_or_default());
                     let before = bytes.len();
                     match meaning {
-                        Meaning::Letter(letter) => {
+                        DecodedUnit::Char(letter) => {
                             bytes.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
                         }
-                        Meaning::Byte(byte) => bytes.push(byte),
-                        Meaning::Nothing => {}
+                        DecodedUnit::Byte(byte) => bytes.push(byte),
+                        DecodedUnit::Nothing => {}
                     }
                     done = start + length;
-                    layer.units.push(Unit { raw: (start, done), view: (before, bytes.len()) });
+                    layer.spans.push(SpanMapping { source: (start, done), decoded: (before, bytes.len()) });
                     done
                 }
-                Parsed::Open if !last => {
-                    layer.open = start;
+                ParsedEscape::Incomplete if !last => {
+                    layer.incomplete_from = start;
                     break;
                 }
-                Parsed::Open | Parsed::Plain => start + 1,
+                ParsedEscape::Incomplete | ParsedEscape::Literal => start + 1,
             };
         }
-        if layer.differs(raw) {
-            layer.bytes.extend_from_slice(raw.get(done..layer.open).unwrap_or_default());
+        if layer.changes_text(raw) {
+            layer.bytes.extend_from_slice(raw.get(done..layer.incomplete_from).unwrap_or_default());
         }
         layer
     }
 
-    /// Whether it reads otherwise than the text does, or ends before it.
-    pub(crate) fn differs(&self, raw: &[u8]) -> bool {
-        !self.units.is_empty() || self.open < raw.len()
+    /// Returns whether the decoded text differs from the source or ends before it.
+    pub(crate) fn changes_text(&self, raw: &[u8]) -> bool {
+        !self.spans.is_empty() || self.incomplete_from < raw.len()
     }
 
-    /// Where a byte of the layer begins in the text; what means nothing before it does not belong to it.
-    pub(crate) fn start(&self, at: usize) -> usize {
-        let before = self.units.partition_point(|unit| unit.view.1 <= at);
-        match before.checked_sub(1).and_then(|index| self.units.get(index)) {
-            Some(unit) => unit.raw.1 + (at - unit.view.1),
+    /// Returns the source position of the decoded byte at `at`, after any invisible bytes before it.
+    pub(crate) fn source_start(&self, at: usize) -> usize {
+        let before = self.spans.partition_point(|unit| unit.decoded.1 <= at);
+        match before.checked_sub(1).and_then(|index| self.spans.get(index)) {
+            Some(unit) => unit.source.1 + (at - unit.decoded.1),
             None => at,
         }
     }
 
-    /// Where the bytes before this place of the layer end in the text.
-    pub(crate) fn end(&self, at: usize) -> usize {
+    /// Returns the source position where the decoded bytes before `at` end.
+    pub(crate) fn source_end(&self, at: usize) -> usize {
         let Some(last) = at.checked_sub(1) else { return 0 };
-        let before = self.units.partition_point(|unit| unit.view.1 <= last);
-        match self.units.get(before) {
-            // The last byte is one of the unit's.
-            Some(unit) if unit.view.0 <= last => unit.raw.1,
-            _ => self.start(last) + 1,
+        let before = self.spans.partition_point(|unit| unit.decoded.1 <= last);
+        match self.spans.get(before) {
+            // The last byte comes from this span.
+            Some(unit) if unit.decoded.0 <= last => unit.source.1,
+            _ => self.source_start(last) + 1,
         }
     }
 
-    /// The first unit that ends behind a place. `end` gives the place of a unit's end.
-    pub(crate) fn unit_behind(&self, place: usize, end: impl Fn(usize) -> usize) -> Option<usize> {
-        let before = self.units.partition_point(|unit| end(unit.raw.1) <= place);
-        self.units.get(before).map(|unit| unit.raw.0)
+    /// Returns the first span that ends after `place`. `end` returns the end of a span.
+    pub(crate) fn first_span_ending_after(
+        &self,
+        place: usize,
+        end: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let before = self.spans.partition_point(|unit| end(unit.source.1) <= place);
+        self.spans.get(before).map(|unit| unit.source.0)
     }
 }

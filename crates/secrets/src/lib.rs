@@ -1,29 +1,29 @@
-//! Secrets: where keys come from; values that do not print themselves; the redactor.
+//! Secrets: sources of keys, values that never print themselves, and the redactor.
 //!
-//! Here: `Secret`, where one is looked for (`find`), the store behind `minke login` (`KeyStore`), taking known values
-//! out of text and bytes (`Redactor`) and knowing the shape of unknown ones (`shape`). Elsewhere: to whom a key may be
-//! sent and where text is redacted (`llm`), the command (`cli`).
-//! Invariant: no secret is written anywhere but its store. Nothing here prints one (`a_secret_never_prints_itself`,
-//! `no_error_holds_the_value`), and the redactor shows no part of one however the text is cut
+//! Here: `Secret`, the lookup of keys (`lookup`), the store of `minke login` (`KeyStore`), the redaction of
+//! known values (`Redactor`) and the detection of unknown keys by their pattern (`key_patterns`). Elsewhere:
+//! which address receives a key, and where text is redacted (`llm`), and the command line (`cli`). Invariant:
+//! a secret is written only to its store. Nothing here prints one (`a_secret_never_prints_itself`,
+//! `no_error_holds_the_value`), and the redactor reveals no part of one however the text is cut
 //! (`any_split_gives_the_same_and_shows_nothing`).
 
-mod encode;
+mod decoded_views;
+mod encodings;
 mod error;
 mod escape;
-mod find;
+mod invisible;
+mod key_patterns;
 mod keyring;
 mod layer;
-mod private;
-mod reading;
+mod lookup;
+mod private_file;
 mod redact;
 mod secret;
-mod shape;
 mod store;
-mod unseen;
 
 pub use error::SecretError;
-pub use find::{Found, Lookup, Source, find, known};
-pub use redact::{REDACTED_MIN, Redactor, Stream, TextStream};
-pub use secret::{SECRET_BYTES, Secret};
-pub use shape::{Shaped, kinds, kinds_in, mask_shapes, shape, shapes_in};
+pub use key_patterns::{KeyMatch, find_keys, first_kind_in, kinds_in, known_kinds, mask_keys};
+pub use lookup::{FoundSecret, KeyLookup, SecretSource, find_all_secrets, find_secret};
+pub use redact::{MIN_SECRET_BYTES, RedactionStream, Redactor, TextRedactionStream};
+pub use secret::{MAX_SECRET_BYTES, Secret};
 pub use store::KeyStore;

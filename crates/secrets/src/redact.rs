@@ -1,11 +1,11 @@
-//! The redactor: known values taken out of text and bytes, whole or as they come.
+//! The redactor replaces known values in text and bytes, complete or in pieces.
 //!
-//! Here: finding and replacing. Elsewhere: which text goes through it (`llm` and whoever takes text in), the ways in which
-//! a text can be read (`reading`), the encodings that are looked for (`encode`).
-//! Invariant: no byte of a known value is shown, whatever the cuts, overlaps and encodings, and the cuts change nothing in
-//! what is shown (`any_split_gives_the_same_and_shows_nothing`, against a plain restatement of the rule;
-//! `no_encoding_and_no_split_shows_a_value`). What is held back is shorter than the longest encoding of a value, written
-//! in escapes.
+//! Here: finding and replacing values. Elsewhere: which text is redacted (`llm` and the callers that accept
+//! text), the decoded views of a text (`decoded_views`) and the encodings of a value (`encodings`).
+//! Invariant: no byte of a known value is shown, whatever the cuts, overlaps and encodings, and the cuts do
+//! not change the output (`any_split_gives_the_same_and_shows_nothing` compares with a plain restatement of
+//! the rule; `no_encoding_and_no_split_shows_a_value`). The pending text is shorter than the longest escaped
+//! encoding of a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,123 +14,127 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::encode::encodings;
-use crate::reading::Readings;
+use crate::decoded_views::DecodedViews;
+use crate::encodings::encodings;
+use crate::invisible::encoded_tail_len;
 use crate::secret::Secret;
-use crate::unseen::encoded_tail;
 
-/// A shorter value is not redacted: it would be found in ordinary words.
-pub const REDACTED_MIN: usize = 8;
-/// The beginnings of so many forms have a table of all transitions.
-const FAST_FORMS: usize = 512;
-/// So much of a secret's name is shown in its place.
-const NAME_CHARS: usize = 64;
+/// The shortest value that is redacted. A shorter one would also match in ordinary words.
+pub const MIN_SECRET_BYTES: usize = 8;
+/// Up to this number of forms, the prefix matcher is a DFA with a full transition table.
+const DFA_MAX_FORMS: usize = 512;
+/// Longest part of a secret's name that is shown.
+const MAX_NAME_CHARS: usize = 64;
 
-/// How what stands in the place of a value begins.
-const MASK: &str = "[secret ";
+/// Start of the mask that replaces a value.
+const MASK_PREFIX: &str = "[secret ";
 
-/// Knows values that nobody is to see. Cheap to clone.
+/// Redacts a set of known values. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    known: Option<Arc<Known>>,
+    forms: Option<Arc<SecretForms>>,
     too_short: Vec<String>,
 }
 
-/// The values in every form in which they are looked for.
-struct Known {
-    forms: Vec<Form>,
+/// The known values in every encoded form.
+struct SecretForms {
+    list: Vec<SecretForm>,
     longest: usize,
-    /// The forms by the byte with which they begin.
+    /// The forms, indexed by their first byte.
     by_first: Vec<Vec<usize>>,
-    /// Finds how forms begin, and so says quickly that there is none; nearly all text is so.
-    any: AhoCorasick,
-    /// Finds every form everywhere, overlaps included.
-    all: AhoCorasick,
+    /// Matches prefixes of forms. It rejects text without a match quickly, which is nearly all text.
+    prefix_matcher: AhoCorasick,
+    /// Matches every form at every position, including overlaps.
+    full_matcher: AhoCorasick,
 }
 
-struct Form {
+struct SecretForm {
     text: SecretString,
     mask: Arc<str>,
 }
 
-impl Form {
+impl SecretForm {
     fn bytes(&self) -> &[u8] {
         self.text.expose_secret().as_bytes()
     }
 }
 
 impl Redactor {
-    /// Each value with the name that stands in its place. Of two names for one value the first is used.
+    /// Creates a redactor from values and the names that replace them. If a value has two names, the first
+    /// one is used.
     pub fn new(secrets: impl IntoIterator<Item = (String, Secret)>) -> Redactor {
-        let mut forms: Vec<Form> = Vec::new();
+        let mut forms: Vec<SecretForm> = Vec::new();
         let mut too_short = Vec::new();
         for (name, secret) in secrets {
-            if secret.expose().len() < REDACTED_MIN {
+            if secret.expose().len() < MIN_SECRET_BYTES {
                 too_short.push(name);
                 continue;
             }
-            let mask: Arc<str> = format!("{MASK}{}]", tame(&name)).into();
+            let mask: Arc<str> = format!("{MASK_PREFIX}{}]", sanitize_name(&name)).into();
             for text in encodings(secret.expose()) {
                 if !forms.iter().any(|form| form.bytes() == text.as_bytes()) {
-                    forms.push(Form { text: text.into(), mask: Arc::clone(&mask) });
+                    forms.push(SecretForm { text: text.into(), mask: Arc::clone(&mask) });
                 }
             }
         }
-        let known = (!forms.is_empty()).then(|| Arc::new(Known::new(forms)));
-        Redactor { known, too_short }
+        let known = (!forms.is_empty()).then(|| Arc::new(SecretForms::new(forms)));
+        Redactor { forms: known, too_short }
     }
 
-    /// Whether there is nothing to look for.
+    /// Returns whether there is no value to search for.
     pub fn is_empty(&self) -> bool {
-        self.known.is_none()
+        self.forms.is_none()
     }
 
-    /// The names of values that are too short to be looked for; somebody should be told.
+    /// Returns the names of values that are too short to be redacted. The caller should warn about them.
     pub fn too_short(&self) -> &[String] {
         &self.too_short
     }
 
-    /// The text with `[secret NAME]` in the place of each value.
-    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.bytes(text.as_bytes()) {
+    /// Replaces each value in `text` by `[secret NAME]`.
+    pub fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.redact_bytes(text.as_bytes()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
-            Cow::Owned(bytes) => Cow::Owned(still_text(bytes)),
+            Cow::Owned(bytes) => Cow::Owned(into_text(bytes)),
         }
     }
 
-    /// The same for bytes of any kind.
-    pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(known) = &self.known else { return Cow::Borrowed(bytes) };
+    /// Replaces each value in arbitrary bytes.
+    pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(known) = &self.forms else { return Cow::Borrowed(bytes) };
         let mut out = Vec::new();
-        if known.sweep(&Held { bytes, covered: 0, encoded: 0 }, true, &mut out).hit {
+        if known
+            .redact_pending(&PendingText { bytes, masked_bytes: 0, encoded_chars: 0 }, true, &mut out)
+            .has_redacted
+        {
             Cow::Owned(out)
         } else {
             Cow::Borrowed(bytes)
         }
     }
 
-    /// The names of the values in these bytes, each once, in the order of their first place.
+    /// Returns the names of the values in `bytes`, each once, in order of their first occurrence.
     pub fn names_in(&self, bytes: &[u8]) -> Vec<String> {
-        let Some(known) = &self.known else { return Vec::new() };
+        let Some(known) = &self.forms else { return Vec::new() };
         let mut masks: Vec<&str> = Vec::new();
-        for place in known.places(&Readings::of(bytes, true, 0)) {
-            let mask = &*known.forms[place.form].mask;
+        for place in known.find_matches(&DecodedViews::decode_text(bytes, true, 0)) {
+            let mask = &*known.list[place.form].mask;
             if !masks.contains(&mask) {
                 masks.push(mask);
             }
         }
-        masks.into_iter().map(|mask| name_in(mask).to_owned()).collect()
+        masks.into_iter().map(|mask| mask_name(mask).to_owned()).collect()
     }
 
-    /// The names that stand in the place of values in this text: whoever wrote it had read a text without them.
+    /// Returns the names in the masks of this text. Its author has read a redacted text.
     pub fn masks_in(&self, text: &str) -> Vec<String> {
-        let Some(known) = &self.known else { return Vec::new() };
-        if !text.contains(MASK) {
+        let Some(known) = &self.forms else { return Vec::new() };
+        if !text.contains(MASK_PREFIX) {
             return Vec::new();
         }
         let mut names: Vec<String> = Vec::new();
-        for form in &known.forms {
-            let name = name_in(&form.mask);
+        for form in &known.list {
+            let name = mask_name(&form.mask);
             if text.contains(&*form.mask) && !names.iter().any(|have| have == name) {
                 names.push(name.to_owned());
             }
@@ -138,69 +142,78 @@ impl Redactor {
         names
     }
 
-    /// For bytes that come in pieces.
-    pub fn stream(&self) -> Stream {
-        Stream { known: self.known.clone(), held: Vec::new(), covered: 0, encoded: 0, hit: false }
+    /// Returns a redactor for bytes that arrive in pieces.
+    pub fn byte_stream(&self) -> RedactionStream {
+        RedactionStream {
+            forms: self.forms.clone(),
+            pending: Vec::new(),
+            masked_bytes: 0,
+            encoded_chars: 0,
+            has_redacted: false,
+        }
     }
 
-    /// For text that comes in pieces.
-    pub fn text_stream(&self) -> TextStream {
-        TextStream(self.stream())
+    /// Returns a redactor for text that arrives in pieces.
+    pub fn text_stream(&self) -> TextRedactionStream {
+        TextRedactionStream(self.byte_stream())
     }
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let forms = self.known.as_ref().map_or(0, |known| known.forms.len());
+        let forms = self.forms.as_ref().map_or(0, |known| known.list.len());
         f.debug_struct("Redactor").field("forms", &forms).field("too_short", &self.too_short).finish()
     }
 }
 
-impl Known {
-    fn new(forms: Vec<Form>) -> Known {
+impl SecretForms {
+    fn new(list: Vec<SecretForm>) -> SecretForms {
         let build = |kind, texts: Vec<&[u8]>| {
             let mut builder = AhoCorasick::builder();
             builder.match_kind(MatchKind::Standard).kind(Some(kind));
             builder.build(texts).expect("a few keys of bounded length fit into an automaton")
         };
-        // Small rather than fastest: a table of all transitions of a long key would be megabytes. Of beginnings it is small.
-        let all = build(AhoCorasickKind::ContiguousNFA, forms.iter().map(Form::bytes).collect());
-        let few = forms.len() <= FAST_FORMS;
+        // Prefer size to speed: a full transition table of a long key would take megabytes. The table for
+        // prefixes stays small.
+        let full_matcher =
+            build(AhoCorasickKind::ContiguousNFA, list.iter().map(SecretForm::bytes).collect());
+        let few = list.len() <= DFA_MAX_FORMS;
         let kind = if few { AhoCorasickKind::DFA } else { AhoCorasickKind::ContiguousNFA };
-        let any = build(kind, forms.iter().filter_map(|form| form.bytes().get(..REDACTED_MIN)).collect());
-        let longest = forms.iter().map(|form| form.bytes().len()).max().unwrap_or(0);
+        let prefix_matcher =
+            build(kind, list.iter().filter_map(|form| form.bytes().get(..MIN_SECRET_BYTES)).collect());
+        let longest = list.iter().map(|form| form.bytes().len()).max().unwrap_or(0);
         let mut by_first = vec![Vec::new(); 256];
-        for (index, form) in forms.iter().enumerate() {
+        for (index, form) in list.iter().enumerate() {
             if let Some(first) = form.bytes().first() {
                 by_first[usize::from(*first)].push(index);
             }
         }
-        Known { forms, longest, by_first, any, all }
+        SecretForms { list, longest, by_first, prefix_matcher, full_matcher }
     }
 
-    /// Where at the end of `text` a value may have begun that is not all there yet; the end if nowhere.
-    fn doubtful(&self, text: &[u8]) -> usize {
+    /// Returns the start of a possible incomplete value at the end of `text`, or the length of `text`.
+    fn partial_match_start(&self, text: &[u8]) -> usize {
         let near = text.len().saturating_sub(self.longest.saturating_sub(1));
         let begun = |at: &usize| {
             let rest = text.get(*at..).unwrap_or_default();
             let Some(first) = rest.first() else { return false };
             self.by_first[usize::from(*first)].iter().any(|index| {
-                let form = self.forms[*index].bytes();
+                let form = self.list[*index].bytes();
                 form.len() > rest.len() && form.starts_with(rest)
             })
         };
         (near..text.len()).find(begun).unwrap_or(text.len())
     }
 
-    /// Where values are, however they are written, by where they begin, the longest first.
-    fn places(&self, readings: &Readings<'_>) -> Vec<Place> {
+    /// Returns all matches in all views, sorted by start, the longest first.
+    fn find_matches(&self, readings: &DecodedViews<'_>) -> Vec<SecretMatch> {
         let mut places = Vec::new();
-        for reading in readings.all() {
+        for reading in readings.iter() {
             let bytes = reading.bytes();
-            if self.any.is_match(bytes) {
-                places.extend(self.all.find_overlapping_iter(bytes).map(|found| Place {
-                    start: reading.start(found.start()),
-                    end: reading.end(found.end()),
+            if self.prefix_matcher.is_match(bytes) {
+                places.extend(self.full_matcher.find_overlapping_iter(bytes).map(|found| SecretMatch {
+                    start: reading.source_start(found.start()),
+                    end: reading.source_end(found.end()),
                     form: found.pattern().as_usize(),
                 }));
             }
@@ -209,140 +222,153 @@ impl Known {
         places
     }
 
-    /// Writes what of `held` can be shown, each run of overlapping values as one mask with the name of the first (of
-    /// those that begin there, the longest). `last`: nothing more comes, so that nothing is held back.
-    fn sweep(&self, held: &Held<'_>, last: bool, out: &mut Vec<u8>) -> Swept {
+    /// Writes the part of `held` that can be shown. Each run of overlapping values becomes one mask with the
+    /// name of the first value (the longest of those with the same start). `last` means that no more text
+    /// follows, so nothing stays pending.
+    fn redact_pending(&self, held: &PendingText<'_>, last: bool, out: &mut Vec<u8>) -> RedactionProgress {
         let text = held.bytes;
-        let readings = Readings::of(text, last, held.encoded);
-        let until = if last {
+        let readings = DecodedViews::decode_text(text, last, held.encoded_chars);
+        let pending_from = if last {
             text.len()
         } else {
-            let doubtful = readings.all().map(|reading| reading.start(self.doubtful(reading.bytes()))).min();
-            // What is held back begins outside of escapes, so that it is read the same when more has come.
-            readings.outside(doubtful.unwrap_or(text.len()).min(readings.open()))
+            let doubtful = readings
+                .iter()
+                .map(|reading| reading.source_start(self.partial_match_start(reading.bytes())))
+                .min();
+            // The pending text starts outside of escapes, so it decodes the same when more text has arrived.
+            readings.last_boundary_before(doubtful.unwrap_or(text.len()).min(readings.incomplete_from()))
         };
-        let mut shown = held.covered;
-        let mut hit = false;
-        for place in self.places(&readings).iter().take_while(|place| place.start < until) {
+        let mut shown = held.masked_bytes;
+        let mut has_redacted = false;
+        for place in self.find_matches(&readings).iter().take_while(|place| place.start < pending_from) {
             if place.start >= shown {
                 out.extend_from_slice(text.get(shown..place.start).unwrap_or_default());
-                out.extend_from_slice(self.forms[place.form].mask.as_bytes());
-                hit = true;
+                out.extend_from_slice(self.list[place.form].mask.as_bytes());
+                has_redacted = true;
             }
             shown = shown.max(place.end);
         }
-        out.extend_from_slice(text.get(shown..until).unwrap_or_default());
-        let encoded = encoded_tail(text.get(..until).unwrap_or_default(), held.encoded);
-        Swept { until, covered: shown.saturating_sub(until), encoded, hit }
+        out.extend_from_slice(text.get(shown..pending_from).unwrap_or_default());
+        let encoded_chars =
+            encoded_tail_len(text.get(..pending_from).unwrap_or_default(), held.encoded_chars);
+        RedactionProgress {
+            pending_from,
+            masked_bytes: shown.saturating_sub(pending_from),
+            encoded_chars,
+            has_redacted,
+        }
     }
 }
 
-/// A text, or what of it was held back with what came after.
-struct Held<'a> {
+/// A text, or pending text with the text that followed it.
+struct PendingText<'a> {
     bytes: &'a [u8],
-    /// So many of its bytes belong to a mask that has been written.
-    covered: usize,
-    /// So many letters of an encoded line precede it.
-    encoded: usize,
+    /// Number of bytes at the start that belong to a mask already written.
+    masked_bytes: usize,
+    /// Number of characters of an encoded line before this text.
+    encoded_chars: usize,
 }
 
-/// Where a value stands.
-struct Place {
+/// The position of a value.
+struct SecretMatch {
     start: usize,
     end: usize,
     form: usize,
 }
 
-/// What became of a text.
-struct Swept {
-    /// What comes from here on is held back.
-    until: usize,
-    /// So many of the bytes that are held back belong to a mask that was written.
-    covered: usize,
-    /// So many letters of an encoded line precede them.
-    encoded: usize,
+/// Result of redacting a text.
+struct RedactionProgress {
+    /// Start of the pending text.
+    pending_from: usize,
+    /// Number of pending bytes that belong to a mask already written.
+    masked_bytes: usize,
+    /// Number of characters of an encoded line before the pending text.
+    encoded_chars: usize,
     /// Whether a mask was written.
-    hit: bool,
+    has_redacted: bool,
 }
 
-/// Bytes in pieces, redacted as they come. What may be the beginning of a value waits for the rest.
-pub struct Stream {
-    known: Option<Arc<Known>>,
-    held: Vec<u8>,
-    /// So many of the held bytes belong to a mask that has been given out.
-    covered: usize,
-    /// So many letters of an encoded line precede the held bytes.
-    encoded: usize,
-    hit: bool,
+/// Redacts bytes that arrive in pieces. A possible start of a value stays pending until more bytes arrive.
+pub struct RedactionStream {
+    forms: Option<Arc<SecretForms>>,
+    pending: Vec<u8>,
+    /// Number of pending bytes that belong to a mask already returned.
+    masked_bytes: usize,
+    /// Number of characters of an encoded line before the pending bytes.
+    encoded_chars: usize,
+    has_redacted: bool,
 }
 
-impl Stream {
-    /// What can be shown now.
+impl RedactionStream {
+    /// Appends bytes and returns the part that can be shown.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let Some(known) = &self.known else { return bytes.to_vec() };
-        let mut out = Vec::with_capacity(self.held.len() + bytes.len());
+        let Some(known) = &self.forms else { return bytes.to_vec() };
+        let mut out = Vec::with_capacity(self.pending.len() + bytes.len());
         let joined;
-        let text = if self.held.is_empty() {
+        let text = if self.pending.is_empty() {
             bytes
         } else {
-            joined = [&self.held, bytes].concat();
+            joined = [&self.pending, bytes].concat();
             &joined
         };
-        let text = Held { bytes: text, covered: self.covered, encoded: self.encoded };
-        let swept = known.sweep(&text, false, &mut out);
-        self.held = text.bytes.get(swept.until..).unwrap_or_default().to_vec();
-        (self.covered, self.encoded) = (swept.covered, swept.encoded);
-        self.hit |= swept.hit;
+        let text =
+            PendingText { bytes: text, masked_bytes: self.masked_bytes, encoded_chars: self.encoded_chars };
+        let swept = known.redact_pending(&text, false, &mut out);
+        self.pending = text.bytes.get(swept.pending_from..).unwrap_or_default().to_vec();
+        (self.masked_bytes, self.encoded_chars) = (swept.masked_bytes, swept.encoded_chars);
+        self.has_redacted |= swept.has_redacted;
         out
     }
 
-    /// What was held back; nothing more comes. The stream can be used again after this.
+    /// Returns the pending bytes at the end of the input. The stream can be reused afterwards.
     pub fn finish(&mut self) -> Vec<u8> {
-        let held = std::mem::take(&mut self.held);
-        let covered = std::mem::take(&mut self.covered);
-        let encoded = std::mem::take(&mut self.encoded);
+        let held = std::mem::take(&mut self.pending);
+        let masked_bytes = std::mem::take(&mut self.masked_bytes);
+        let encoded_chars = std::mem::take(&mut self.encoded_chars);
         let mut out = Vec::new();
-        if let Some(known) = &self.known {
-            self.hit |= known.sweep(&Held { bytes: &held, covered, encoded }, true, &mut out).hit;
+        if let Some(known) = &self.forms {
+            self.has_redacted |= known
+                .redact_pending(&PendingText { bytes: &held, masked_bytes, encoded_chars }, true, &mut out)
+                .has_redacted;
         }
         out
     }
 
-    /// Whether a value was found since the beginning.
-    pub fn hit(&self) -> bool {
-        self.hit
+    /// Returns whether a value has been redacted since the start.
+    pub fn has_redacted(&self) -> bool {
+        self.has_redacted
     }
 }
 
-/// The same for text.
-pub struct TextStream(Stream);
+/// Redacts text that arrives in pieces.
+pub struct TextRedactionStream(RedactionStream);
 
-impl TextStream {
+impl TextRedactionStream {
     pub fn push(&mut self, text: &str) -> String {
-        still_text(self.0.push(text.as_bytes()))
+        into_text(self.0.push(text.as_bytes()))
     }
 
     pub fn finish(&mut self) -> String {
-        still_text(self.0.finish())
+        into_text(self.0.finish())
     }
 
-    pub fn hit(&self) -> bool {
-        self.0.hit()
+    pub fn has_redacted(&self) -> bool {
+        self.0.has_redacted()
     }
 }
 
-/// The name in what stands in the place of a value.
-fn name_in(mask: &str) -> &str {
-    mask.strip_prefix(MASK).and_then(|rest| rest.strip_suffix(']')).unwrap_or(mask)
+/// Returns the name in a mask.
+fn mask_name(mask: &str) -> &str {
+    mask.strip_prefix(MASK_PREFIX).and_then(|rest| rest.strip_suffix(']')).unwrap_or(mask)
 }
 
-/// Text stays text: values are text, so they begin and end between characters, and so does what is left.
-fn still_text(bytes: Vec<u8>) -> String {
+/// Converts redacted bytes back to text. Values are text, so masks begin and end between characters.
+fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("values begin and end between characters")
 }
 
-/// A name that can stand in any text, inside JSON too.
-fn tame(name: &str) -> String {
+/// Makes a name safe to insert into any text, including JSON.
+fn sanitize_name(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    name.chars().take(NAME_CHARS).map(|c| if fits(c) { c } else { '_' }).collect()
+    name.chars().take(MAX_NAME_CHARS).map(|c| if fits(c) { c } else { '_' }).collect()
 }

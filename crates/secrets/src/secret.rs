@@ -1,4 +1,4 @@
-//! A value that does not print itself and is wiped when it goes.
+//! A value that does not print itself and is wiped on drop.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::error::SecretError;
 
-/// No key is longer; a longer text is a mistake.
-pub const SECRET_BYTES: usize = 16 * 1024;
+/// The longest accepted key. A longer text is a mistake.
+pub const MAX_SECRET_BYTES: usize = 16 * 1024;
 
-/// A key. Its text is had only by asking for it, with `expose`.
+/// A key. Only `expose` returns its text.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// Spaces and line ends around the value are not part of it. What was passed in is wiped.
+    /// Creates a secret from `value` without surrounding white space, and wipes `value`.
     pub fn new(mut value: String) -> Result<Secret, SecretError> {
-        let checked = Secret::check(value.trim()).map(|()| Box::<str>::from(value.trim()));
+        let checked = Secret::check_value(value.trim()).map(|()| Box::<str>::from(value.trim()));
         value.zeroize();
         checked.map(|value| Secret(SecretString::from(value)))
     }
 
-    /// The same from bytes, which are wiped too.
+    /// Creates a secret from bytes and wipes them.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Secret, SecretError> {
         match String::from_utf8(bytes) {
             Ok(text) => Secret::new(text),
             Err(e) => {
                 e.into_bytes().zeroize();
-                Err(SecretError::NotText)
+                Err(SecretError::NotUtf8)
             }
         }
     }
 
-    fn check(value: &str) -> Result<(), SecretError> {
+    fn check_value(value: &str) -> Result<(), SecretError> {
         if value.is_empty() {
             return Err(SecretError::Empty);
         }
-        if value.len() > SECRET_BYTES {
-            return Err(SecretError::TooLong { limit: SECRET_BYTES });
+        if value.len() > MAX_SECRET_BYTES {
+            return Err(SecretError::TooLong { limit: MAX_SECRET_BYTES });
         }
         if value.chars().any(char::is_control) {
-            return Err(SecretError::Control);
+            return Err(SecretError::ControlCharacter);
         }
         Ok(())
     }
 
-    /// The value, for the one place where it must be written out.
+    /// Returns the value, for the one place that must write it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
@@ -79,18 +79,18 @@ mod tests {
     #[test]
     fn what_cannot_be_a_key_is_refused() {
         assert!(matches!(Secret::new(" \n".into()), Err(SecretError::Empty)));
-        assert!(matches!(Secret::new("two\nlines".into()), Err(SecretError::Control)));
-        assert!(matches!(Secret::new("\u{1b}[200~key".into()), Err(SecretError::Control)));
-        assert!(matches!(Secret::new("x".repeat(SECRET_BYTES + 1)), Err(SecretError::TooLong { .. })));
-        assert!(matches!(Secret::from_bytes(vec![0xff, 0xfe]), Err(SecretError::NotText)));
-        assert_eq!(Secret::new("x".repeat(SECRET_BYTES)).unwrap().expose().len(), SECRET_BYTES);
+        assert!(matches!(Secret::new("two\nlines".into()), Err(SecretError::ControlCharacter)));
+        assert!(matches!(Secret::new("\u{1b}[200~key".into()), Err(SecretError::ControlCharacter)));
+        assert!(matches!(Secret::new("x".repeat(MAX_SECRET_BYTES + 1)), Err(SecretError::TooLong { .. })));
+        assert!(matches!(Secret::from_bytes(vec![0xff, 0xfe]), Err(SecretError::NotUtf8)));
+        assert_eq!(Secret::new("x".repeat(MAX_SECRET_BYTES)).unwrap().expose().len(), MAX_SECRET_BYTES);
     }
 
     #[test]
     fn no_error_holds_the_value() {
         let planted = "PLANTED";
         for given in [format!("{planted}\u{7}"), format!("{planted}\n{planted}"), planted.repeat(10_000)] {
-            let error = Secret::new(given).unwrap_err().at("the variable X");
+            let error = Secret::new(given).unwrap_err().with_place("the variable X");
             assert!(!format!("{error} {error:?} {}", error.hint()).contains(planted), "{error}");
         }
     }

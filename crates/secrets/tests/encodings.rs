@@ -1,38 +1,38 @@
-//! A value in every encoding that docs/guide/secrets.md names, cut anywhere: no part of the encoding that the value alone decides
-//! is shown.
+//! Every encoding that docs/guide/secrets.md lists, cut anywhere. The output never contains a part that the
+//! value alone determines.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use minke_secrets::{Redactor, Secret};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// How often each property is tried.
-fn cases() -> u32 {
+/// Number of random cases for each property.
+fn case_count() -> u32 {
     if std::env::var_os("MINKE_LONG").is_some() { 20_000 } else { 500 }
 }
 
-/// One way to write a value. `which` chooses among letters, offsets and breaks.
-type Encode = fn(value: &str, which: u64) -> String;
+/// Encodes a value. `which` selects letter case, offsets and line breaks.
+type EncodeFn = fn(value: &str, which: u64) -> String;
 
-const ENCODINGS: [(&str, Encode); 18] = [
+const ENCODINGS: [(&str, EncodeFn); 18] = [
     ("as it is", |value, _| value.to_owned()),
-    ("coloured", coloured),
+    ("coloured", insert_color_codes),
     ("colours in JSON", |value, which| match value.contains('\\') {
         true => value.to_owned(),
-        false => coloured(value, which).replace('\u{1b}', "\\u001b"),
+        false => insert_color_codes(value, which).replace('\u{1b}', "\\u001b"),
     }),
-    ("base64", |value, which| base64(value, which, b"+/")),
-    ("base64 for addresses", |value, which| base64(value, which, b"-_")),
-    ("base64 in lines of 76", |value, which| wrapped(&base64_lines(value, which), 76, "\n")),
-    ("base64 in lines of 64", |value, which| wrapped(&base64_lines(value, which), 64, "\r\n")),
-    ("base64 in lines, indented", |value, which| wrapped(&base64_lines(value, which), 76, "\n    ")),
-    ("base64 in lines, in JSON", |value, which| wrapped(&base64_lines(value, which), 76, "\\n")),
+    ("base64", |value, which| base64_encode(value, which, b"+/")),
+    ("base64 for addresses", |value, which| base64_encode(value, which, b"-_")),
+    ("base64 in lines of 76", |value, which| wrap_lines(&base64_lines(value, which), 76, "\n")),
+    ("base64 in lines of 64", |value, which| wrap_lines(&base64_lines(value, which), 64, "\r\n")),
+    ("base64 in lines, indented", |value, which| wrap_lines(&base64_lines(value, which), 76, "\n    ")),
+    ("base64 in lines, in JSON", |value, which| wrap_lines(&base64_lines(value, which), 76, "\\n")),
     ("hex", |value, _| value.bytes().map(|byte| format!("{byte:02x}")).collect()),
     ("capital hex", |value, _| value.bytes().map(|byte| format!("{byte:02X}")).collect()),
-    ("every byte in percent", |value, which| percent(value, which, u64::MAX)),
-    ("some bytes in percent", |value, which| percent(value, which, which)),
-    ("JSON escapes", |value, which| escaped(value, which, |c, _| format!("\\u{:04x}", u32::from(c)))),
+    ("every byte in percent", |value, which| percent_encode(value, which, u64::MAX)),
+    ("some bytes in percent", |value, which| percent_encode(value, which, which)),
+    ("JSON escapes", |value, which| escape_chars(value, which, |c, _| format!("\\u{:04x}", u32::from(c)))),
     ("JSON", |value, _| value.replace('\\', "\\\\").replace('"', "\\\"").replace('/', "\\/")),
     ("bytes of C", |value, which| {
         let some = |(n, byte): (usize, u8)| match which >> (n % 64) & 1 {
@@ -42,7 +42,7 @@ const ENCODINGS: [(&str, Encode); 18] = [
         if value.is_ascii() { value.bytes().enumerate().map(some).collect() } else { value.to_owned() }
     }),
     ("HTML", |value, which| {
-        escaped(value, which, |c, hex| {
+        escape_chars(value, which, |c, hex| {
             if hex { format!("&#x{:x};", u32::from(c)) } else { format!("&#{};", u32::from(c)) }
         })
     }),
@@ -52,7 +52,7 @@ const ENCODINGS: [(&str, Encode); 18] = [
     }),
 ];
 
-fn coloured(value: &str, which: u64) -> String {
+fn insert_color_codes(value: &str, which: u64) -> String {
     const CODES: [&str; 6] = [
         "\u{1b}[01;31m\u{1b}[K",
         "\u{1b}[m\u{1b}[K",
@@ -68,7 +68,7 @@ fn coloured(value: &str, which: u64) -> String {
     value.chars().enumerate().map(before).collect()
 }
 
-fn escaped(value: &str, which: u64, escape: fn(char, bool) -> String) -> String {
+fn escape_chars(value: &str, which: u64, escape: fn(char, bool) -> String) -> String {
     let some = |(n, c): (usize, char)| match which >> (n % 64) & 1 {
         0 if !matches!(c, '\\' | '&') => c.to_string(),
         _ => escape(c, n % 2 == 0),
@@ -76,7 +76,7 @@ fn escaped(value: &str, which: u64, escape: fn(char, bool) -> String) -> String 
     value.chars().enumerate().map(some).collect()
 }
 
-fn percent(value: &str, which: u64, bytes: u64) -> String {
+fn percent_encode(value: &str, which: u64, bytes: u64) -> String {
     let is_text = value.is_ascii();
     let some = |(n, byte): (usize, u8)| match bytes >> (n % 64) & 1 {
         0 if is_text && byte != b'%' => char::from(byte).to_string(),
@@ -86,8 +86,8 @@ fn percent(value: &str, which: u64, bytes: u64) -> String {
     value.bytes().enumerate().map(some).collect()
 }
 
-/// The value behind some other bytes, so that it is at any of the three offsets.
-fn base64(value: &str, which: u64, last: &[u8; 2]) -> String {
+/// Encodes the value after some other bytes, so that all three offsets occur.
+fn base64_encode(value: &str, which: u64, last: &[u8; 2]) -> String {
     let before = usize::try_from(which % 7).unwrap();
     let bytes = [&b"before:"[..before], value.as_bytes(), &b";after"[..before.min(6)]].concat();
     let letters: Vec<u8> = (b'A'..=b'Z').chain(b'a'..=b'z').chain(b'0'..=b'9').chain(*last).collect();
@@ -102,21 +102,21 @@ fn base64(value: &str, which: u64, last: &[u8; 2]) -> String {
     out
 }
 
-/// A value with enough before it that its encoding runs over an end of line.
+/// Encodes a value with enough text before it that the encoding spans a line break.
 fn base64_lines(value: &str, which: u64) -> String {
-    base64(&format!("{}{value}", "x".repeat(usize::try_from(40 + which % 60).unwrap())), which, b"+/")
+    base64_encode(&format!("{}{value}", "x".repeat(usize::try_from(40 + which % 60).unwrap())), which, b"+/")
 }
 
-fn wrapped(text: &str, width: usize, end: &str) -> String {
+fn wrap_lines(text: &str, width: usize, end: &str) -> String {
     text.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>().join(end)
 }
 
-/// What a reader has who undoes everything that this test does: the letters that are left of each encoding.
-fn readable(text: &str) -> String {
+/// Reverses the encodings of this test and returns the characters that remain.
+fn decode_all(text: &str) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
 }
 
-fn values() -> impl Strategy<Value = String> {
+fn secret_values() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => "[a-zA-Z0-9_-]{12,60}",
         1 => r#"[a-zA-Z0-9 !"\#$%&'()*+,./:;<=>?@\[\\\]^`{|}~]{12,40}"#,
@@ -125,14 +125,14 @@ fn values() -> impl Strategy<Value = String> {
     .prop_map(|value| format!("k{}9", value.trim()))
 }
 
-fn redactor(value: &str) -> Redactor {
+fn redactor_for(value: &str) -> Redactor {
     Redactor::new([("KEY".to_owned(), Secret::new(value.to_owned()).unwrap())])
 }
 
-fn streamed(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
+fn redact_in_pieces(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (text.len() + 1)).chain([0, text.len()]).collect();
     cuts.sort_unstable();
-    let mut stream = redactor.stream();
+    let mut stream = redactor.byte_stream();
     let mut out = Vec::new();
     for pair in cuts.windows(2) {
         out.extend(stream.push(&text.as_bytes()[pair[0]..pair[1]]));
@@ -142,67 +142,68 @@ fn streamed(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: case_count(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_encoding_and_no_split_shows_a_value(
-        value in values(),
+        value in secret_values(),
         which in any::<u64>(),
         encoding in 0..ENCODINGS.len(),
         around in ("[ -~]{0,20}\n?", "\n?[ -~]{0,20}"),
         cuts in vec(any::<usize>(), 0..40),
     ) {
         let (name, encode) = ENCODINGS[encoding];
-        let redactor = redactor(&value);
+        let redactor = redactor_for(&value);
         let written = encode(&value, which);
         let text = format!("{} {written} {}", around.0, around.1);
-        let masked = redactor.text(&text).into_owned();
+        let masked = redactor.redact_text(&text).into_owned();
         prop_assert!(masked.contains("[secret KEY]"), "{name}: {text:?} gives {masked:?}");
-        // Of base64 one letter at each end also holds bits of a neighbour; half of the value would be a leak.
-        let (left, all) = (readable(&masked), readable(&written));
+        // One base64 character at each end also encodes bits of a neighbouring byte. Half of the value would
+        // be a leak.
+        let (left, all) = (decode_all(&masked), decode_all(&written));
         let half = all.len() / 2;
         let halves = all.as_bytes().windows(half.max(1));
         let mut halves = halves.map(|part| std::str::from_utf8(part).unwrap());
         let leaks = half > 4 && halves.any(|part| left.contains(part));
-        let other = readable(&format!("{}{}", around.0, around.1));
+        let other = decode_all(&format!("{}{}", around.0, around.1));
         prop_assert!(name.contains("lines") || !leaks || other.len() > half, "{name}: {text:?} gives {masked:?}");
-        prop_assert_eq!(streamed(&redactor, &text, &cuts), masked, "{}: {:?}", name, text);
+        prop_assert_eq!(redact_in_pieces(&redactor, &text, &cuts), masked, "{}: {:?}", name, text);
     }
 }
 
-/// Each encoding by itself, letter by letter: what is printed is the same, and nothing of the value is in it.
+/// Tests each encoding character by character: the output stays the same and contains no part of the value.
 #[test]
 fn each_encoding_is_found_letter_by_letter() {
     let value = "sk-ant-api03-planted/\"0123\"&more<456>";
-    let redactor = redactor(value);
+    let redactor = redactor_for(value);
     for (name, encode) in ENCODINGS {
         for which in [0, 1, 2, 0x5555_5555_5555_5555, u64::MAX] {
             let text = format!("before {} after\n", encode(value, which));
-            let masked = redactor.text(&text);
+            let masked = redactor.redact_text(&text);
             assert!(masked.contains("[secret KEY]"), "{name} {which}: {text:?} gives {masked:?}");
             let every: Vec<usize> = (0..text.len()).collect();
-            assert_eq!(streamed(&redactor, &text, &every), masked, "{name} {which}");
+            assert_eq!(redact_in_pieces(&redactor, &text, &every), masked, "{name} {which}");
             assert_eq!(redactor.names_in(text.as_bytes()), ["KEY"], "{name} {which}");
         }
     }
 }
 
-/// The line of attack.md: `grep --color=always sk-ant .env`. The colour before the value stays as it is.
+/// The example of attack.md: `grep --color=always sk-ant .env`. The colour before the value stays unchanged.
 #[test]
 fn colours_hide_no_value() {
-    let redactor = redactor("sk-ant-planted-0123456789");
+    let redactor = redactor_for("sk-ant-planted-0123456789");
     let line = "KEY=\u{1b}[01;31m\u{1b}[Ksk-ant\u{1b}[m\u{1b}[K-planted-0123456789\n";
-    assert_eq!(redactor.text(line), "KEY=\u{1b}[01;31m\u{1b}[K[secret KEY]\n");
+    assert_eq!(redactor.redact_text(line), "KEY=\u{1b}[01;31m\u{1b}[K[secret KEY]\n");
     let ends = "sk-ant-planted-0123456789\u{1b}[0m and more";
-    assert_eq!(redactor.text(ends), "[secret KEY]\u{1b}[0m and more");
+    assert_eq!(redactor.redact_text(ends), "[secret KEY]\u{1b}[0m and more");
 }
 
-/// Whatever separates the letters, a stream holds back a bounded number of bytes.
+/// A stream keeps a limited number of bytes pending, whatever separates the characters.
 #[test]
 fn what_is_held_back_is_bounded() {
     let value = "sk-ant-planted-0123456789";
     for between in ["\u{1b}[0m", "\u{1b}[", "\n", "\\u001b[m", "%", "&", "&#000", "\u{9b}", "\r\n    "] {
-        let mut stream = redactor(value).stream();
+        let mut stream = redactor_for(value).byte_stream();
         let (mut given, mut shown) = (0, 0);
         for letter in value.bytes().take(20) {
             given += 1;
@@ -211,15 +212,15 @@ fn what_is_held_back_is_bounded() {
                 given += between.len();
                 shown += stream.push(between.as_bytes()).len();
             }
-            assert!(given - shown < 16 * 1024, "{between:?}: {} bytes are held back", given - shown);
+            assert!(given - shown < 16 * 1024, "{between:?}: {} bytes are pending", given - shown);
         }
     }
 }
 
-/// Live output must not wait for what rarely comes: the end of an ordinary line is shown with the line.
+/// Live output must not wait for a rare encoding: the end of an ordinary line appears with the line.
 #[test]
 fn the_end_of_an_ordinary_line_is_not_held_back() {
-    let mut stream = redactor("sk-ant-planted-0123456789").text_stream();
+    let mut stream = redactor_for("sk-ant-planted-0123456789").text_stream();
     for line in
         ["listening on port 8080\n", "\u{1b}[32mok\u{1b}[0m 100% & done s\n", "C:\\x\\y\n", "a%b &c; 50%\r"]
     {

@@ -1,18 +1,18 @@
-//! The redactor against a plain restatement of its rule, cut anywhere.
+//! Compares the redactor with a plain restatement of its rule, with cuts at every position.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
-use minke_secrets::{REDACTED_MIN, Redactor, Secret};
+use minke_secrets::{MIN_SECRET_BYTES, Redactor, Secret};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn redactor(values: &[&str]) -> Redactor {
+fn redactor_for(values: &[&str]) -> Redactor {
     let secret = |value: &str| Secret::new(value.to_owned()).unwrap();
     Redactor::new(values.iter().enumerate().map(|(n, value)| (format!("KEY_{n}"), secret(value))))
 }
 
-/// A text letter by letter, as a decoder of JSON reads it: what each letter is, and where it ends.
-fn letters(text: &str) -> Vec<(usize, usize, char)> {
+/// Decodes a JSON text into characters, each with its end in the source.
+fn decode_chars(text: &str) -> Vec<(usize, usize, char)> {
     let all: Vec<char> = text.chars().collect();
     let mut read = Vec::new();
     let (mut index, mut at) = (0, 0);
@@ -36,12 +36,12 @@ fn letters(text: &str) -> Vec<(usize, usize, char)> {
     read
 }
 
-/// The rule: every letter that belongs to an occurrence of a value is covered, whether it stands there as it is or in
-/// escapes; occurrences that overlap make one mask; it has the name of the first of them, of those that begin there the
-/// longest.
-fn plainly(values: &[String], text: &str) -> String {
+/// The rule: every character of an occurrence of a value is masked, literal or escaped. Overlapping
+/// occurrences become one mask, named after the first occurrence, or the longest of those with the same
+/// start.
+fn redact_by_rule(values: &[String], text: &str) -> String {
     let bytes = text.as_bytes();
-    let read = letters(text);
+    let read = decode_chars(text);
     let mut found: Vec<(usize, usize, usize)> = Vec::new();
     for (name, value) in values.iter().enumerate() {
         let here = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(value.as_bytes()));
@@ -67,14 +67,14 @@ fn plainly(values: &[String], text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Values that share much, so that beginnings, overlaps and one inside the other are common; some that look like
-/// escapes themselves.
-fn values() -> impl Strategy<Value = Vec<String>> {
+/// Values with common parts, so that shared prefixes, overlaps and nesting are frequent. Some look like
+/// escapes.
+fn secret_values() -> impl Strategy<Value = Vec<String>> {
     vec(r"[ab]{8,12}|(ab){4,6}|a{8,11}|ä[aß]{6,9}|[\\u06]{8,10}|(0061){2,3}|b(\\u006){2,3}1", 1..4)
 }
 
-/// Some letters of a text written as escapes.
-fn in_escapes(text: &str, which: u32) -> String {
+/// Writes some characters of a text as escapes.
+fn escape_some_chars(text: &str, which: u32) -> String {
     let write = |(n, c): (usize, char)| match which >> (n % 32) & 1 {
         1 => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
         _ => c.to_string(),
@@ -82,8 +82,8 @@ fn in_escapes(text: &str, which: u32) -> String {
     text.chars().enumerate().map(write).collect()
 }
 
-/// Text of pieces of the values, and other things.
-fn text_of(values: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)> {
+/// Text made of pieces of the values and other text.
+fn text_around(values: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)> {
     let escapes = prop_oneof![Just(0), Just(u32::MAX), any::<u32>()];
     let piece = (0..values.len(), 0usize..13, 0usize..13, r"[abäß ]{0,3}|\\u0|\\", escapes);
     (Just(values), vec(piece, 0..8)).prop_map(|(values, pieces)| {
@@ -91,7 +91,7 @@ fn text_of(values: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)> 
         for (which, from, to, other, escapes) in pieces {
             text.extend(values[which].chars().skip(from.min(to)).take(from.max(to) - from.min(to)));
             text.push_str(&other);
-            text.push_str(&in_escapes(&values[which], escapes));
+            text.push_str(&escape_some_chars(&values[which], escapes));
         }
         (values, text)
     })
@@ -102,27 +102,27 @@ proptest! {
 
     #[test]
     fn any_split_gives_the_same_and_shows_nothing(
-        (values, text) in values().prop_flat_map(text_of),
+        (values, text) in secret_values().prop_flat_map(text_around),
         cuts in vec(0usize..600, 0..60),
     ) {
-        let redactor = redactor(&values.iter().map(String::as_str).collect::<Vec<_>>());
-        let whole = plainly(&values, &text);
-        prop_assert_eq!(redactor.text(&text).into_owned(), whole.clone());
-        prop_assert_eq!(redactor.bytes(text.as_bytes()).into_owned(), whole.as_bytes());
+        let redactor = redactor_for(&values.iter().map(String::as_str).collect::<Vec<_>>());
+        let whole = redact_by_rule(&values, &text);
+        prop_assert_eq!(redactor.redact_text(&text).into_owned(), whole.clone());
+        prop_assert_eq!(redactor.redact_bytes(text.as_bytes()).into_owned(), whole.as_bytes());
 
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
         cuts.extend([0, text.len()]);
         cuts.sort_unstable();
-        let mut stream = redactor.stream();
+        let mut stream = redactor.byte_stream();
         let mut out = Vec::new();
         for pair in cuts.windows(2) {
             out.extend(stream.push(&text.as_bytes()[pair[0]..pair[1]]));
-            // What has been shown is the beginning of the whole: nothing was shown too early.
+            // The output so far is a prefix of the complete output.
             prop_assert!(whole.as_bytes().starts_with(&out));
         }
         out.extend(stream.finish());
         prop_assert_eq!(String::from_utf8(out).unwrap(), whole.clone());
-        prop_assert_eq!(stream.hit(), whole != text);
+        prop_assert_eq!(stream.has_redacted(), whole != text);
 
         let mut stream = redactor.text_stream();
         let mut shown = String::new();
@@ -136,30 +136,30 @@ proptest! {
 
     #[test]
     fn text_without_a_value_is_untouched_and_comes_out_whole(pieces in vec("[ -~äß]{0,20}", 0..20)) {
-        let redactor = redactor(&["sk-ant-planted-0123456789"]);
+        let redactor = redactor_for(&["sk-ant-planted-0123456789"]);
         let mut stream = redactor.text_stream();
         let mut out: String = pieces.iter().map(|piece| stream.push(piece)).collect();
         out += &stream.finish();
         prop_assert_eq!(out, pieces.concat());
-        prop_assert!(!stream.hit());
+        prop_assert!(!stream.has_redacted());
     }
 }
 
 #[test]
 fn ordinary_text_is_not_held_back() {
-    let mut stream = redactor(&["sk-ant-planted-0123456789"]).text_stream();
+    let mut stream = redactor_for(&["sk-ant-planted-0123456789"]).text_stream();
     assert_eq!(stream.push("I will read the file."), "I will read the file.");
-    // What may be the beginning waits, and only that.
+    // Only a possible start of a value stays pending.
     assert_eq!(stream.push(" It says: sk-"), " It says: ");
     assert_eq!(stream.push("ant-planted-01"), "");
     assert_eq!(stream.push("x"), "sk-ant-planted-01x");
     assert_eq!(stream.push("sk-ant-planted-0123456789"), "[secret KEY_0]");
-    assert!(stream.hit());
+    assert!(stream.has_redacted());
 }
 
 #[test]
 fn an_escape_waits_until_it_is_whole_and_no_longer() {
-    let mut stream = redactor(&["sk-ant-planted-0123456789"]).text_stream();
+    let mut stream = redactor_for(&["sk-ant-planted-0123456789"]).text_stream();
     assert_eq!(stream.push("a line\\"), "a line");
     assert_eq!(stream.push("n"), "\\n");
     assert_eq!(stream.push("\\u00"), "");
@@ -172,7 +172,7 @@ fn an_escape_waits_until_it_is_whole_and_no_longer() {
 
 #[test]
 fn a_run_without_end_does_not_fill_the_memory() {
-    let mut stream = redactor(&["abababab"]).stream();
+    let mut stream = redactor_for(&["abababab"]).byte_stream();
     let mut shown = Vec::new();
     for _ in 0..10_000 {
         shown.extend(stream.push(b"ab"));
@@ -183,7 +183,7 @@ fn a_run_without_end_does_not_fill_the_memory() {
 
 #[test]
 fn a_value_is_found_however_json_and_addresses_write_it() {
-    let redactor = redactor(&[r#"a/b+c="d\e"#]);
+    let redactor = redactor_for(&[r#"a/b+c="d\e"#]);
     for written in [
         r#"a/b+c="d\e"#,
         r#"a/b+c=\"d\\e"#,
@@ -192,16 +192,16 @@ fn a_value_is_found_however_json_and_addresses_write_it() {
         "a%2Fb%2Bc%3D%22d%5Ce",
         "a%2fb%2bc%3d%22d%5ce",
     ] {
-        assert_eq!(redactor.text(&format!("<{written}>")), "<[secret KEY_0]>", "{written}");
+        assert_eq!(redactor.redact_text(&format!("<{written}>")), "<[secret KEY_0]>", "{written}");
     }
 }
 
 #[test]
 fn a_short_value_is_not_looked_for_and_that_is_said() {
-    let redactor = redactor(&["1234567", "12345678"]);
-    assert_eq!("1234567".len(), REDACTED_MIN - 1);
+    let redactor = redactor_for(&["1234567", "12345678"]);
+    assert_eq!("1234567".len(), MIN_SECRET_BYTES - 1);
     assert_eq!(redactor.too_short(), ["KEY_0"]);
-    assert_eq!(redactor.text("1234567 12345678"), "1234567 [secret KEY_1]");
+    assert_eq!(redactor.redact_text("1234567 12345678"), "1234567 [secret KEY_1]");
     assert!(!redactor.is_empty());
     assert!(Redactor::default().is_empty());
 }
@@ -210,7 +210,10 @@ fn a_short_value_is_not_looked_for_and_that_is_said() {
 fn a_name_cannot_break_the_text_in_which_it_stands() {
     let secret = Secret::new("planted-value".into()).unwrap();
     let redactor = Redactor::new([("/home/me/\"key\"\n".to_owned(), secret)]);
-    assert_eq!(redactor.text(r#"{"error":"planted-value"}"#), r#"{"error":"[secret /home/me/_key__]"}"#);
+    assert_eq!(
+        redactor.redact_text(r#"{"error":"planted-value"}"#),
+        r#"{"error":"[secret /home/me/_key__]"}"#
+    );
     assert!(!format!("{redactor:?}").contains("planted"), "{redactor:?}");
 }
 
@@ -222,7 +225,7 @@ fn values_and_what_stands_for_them_are_told_by_name() {
     let text = r#"{"a":"planted-\"two\"-456","b":"\u0070lanted-one-123 planted-one-123"}"#;
     assert_eq!(redactor.names_in(text.as_bytes()), ["store/two", "env_A_KEY"]);
     assert_eq!(redactor.names_in(b"planted-one-12"), Vec::<String>::new());
-    let masked = redactor.text(text);
+    let masked = redactor.redact_text(text);
     assert_eq!(redactor.names_in(masked.as_bytes()), Vec::<String>::new());
     assert_eq!(redactor.masks_in(&masked), ["env_A_KEY", "store/two"]);
     assert_eq!(redactor.masks_in("[secret other] [secret env_A_KEY"), Vec::<String>::new());

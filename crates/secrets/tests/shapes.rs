@@ -1,14 +1,15 @@
-//! Keys that nobody has configured: each kind is known wherever it stands, and ordinary text has none.
+//! Unknown keys: each kind is found anywhere in a text, and ordinary text contains none.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use minke_secrets::{kinds, mask_shapes, shape, shapes_in};
+use minke_secrets::{find_keys, first_kind_in, known_kinds, mask_keys};
 
-/// Made up, one of each beginning; the beginning apart, so that no scanner takes them for somebody's.
+/// Invented keys, one for each prefix. The prefix is separate, so that secret scanners do not report this
+/// file.
 const KEYS: &[(&str, &str, &str)] = &[
     ("anthropic-key", "sk-ant-", "api03-Zq8kT2vXw9LmN4pR7sB1cD5fG6hJ0kQ3-AbCdEfAA"),
     ("openai-key", "sk-", "proj-9xYzQ2w8E4rT6yU1iO3pA5sD7fG0hJ2kL4zX6cV8bN1m"),
@@ -60,8 +61,8 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("jwt", "eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlLW5vdC1yZWFs"),
 ];
 
-/// Keys whose beginning is not part of them: what stands in front, the key, and what stands behind.
-const AROUND: &[(&str, &str, &str, &str)] = &[
+/// Keys whose prefix is not part of them: text before, the key, text after.
+const KEYS_IN_CONTEXT: &[(&str, &str, &str, &str)] = &[
     ("aws-secret-key", "aws_secret_access_key = ", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYx7Hq2Lm9Xv", "\n"),
     ("aws-secret-key", "export AWS_SECRET_ACCESS_KEY='", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYx7Hq2Lm9Xv", "'"),
     ("aws-secret-key", "\"SecretAccessKey\": \"", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYx7Hq2Lm9Xv", "\""),
@@ -72,7 +73,7 @@ const AROUND: &[(&str, &str, &str, &str)] = &[
     ("password-in-address", "redis://:", "p4ssw0rdp4ss", "@cache:6379/0"),
 ];
 
-fn pem(kind: &str) -> String {
+fn pem_block(kind: &str) -> String {
     let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
     format!("-----BEGIN {kind}PRIVATE KEY-----\n{line}\n{line}\n{line}\n-----END {kind}PRIVATE KEY-----")
 }
@@ -90,38 +91,38 @@ fn keys_are_known_by_their_shape_wherever_they_stand() {
             format!("\"line\\n{key}\\n\""),
             format!("the key is {key}. Keep it."),
         ] {
-            assert_eq!(shape(&text), Some(*kind), "{text}");
-            let masked = mask_shapes(&text);
+            assert_eq!(first_kind_in(&text), Some(*kind), "{text}");
+            let masked = mask_keys(&text);
             assert_eq!(masked, text.replace(key, &format!("[key {prefix}…]")));
-            assert_eq!(shape(&masked), None, "{masked}");
+            assert_eq!(first_kind_in(&masked), None, "{masked}");
         }
         seen.insert(*kind);
     }
-    for (kind, before, key, after) in AROUND {
+    for (kind, before, key, after) in KEYS_IN_CONTEXT {
         let text = format!("{before}{key}{after}");
-        assert_eq!(shape(&text), Some(*kind), "{text}");
-        assert_eq!(mask_shapes(&text), format!("{before}[key {kind}]{after}"));
+        assert_eq!(first_kind_in(&text), Some(*kind), "{text}");
+        assert_eq!(mask_keys(&text), format!("{before}[key {kind}]{after}"));
         seen.insert(*kind);
     }
     for name in ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "] {
-        let key = pem(name);
+        let key = pem_block(name);
         for text in [key.clone(), format!("key: {key} done"), key.replace('\n', "\\n")] {
-            assert_eq!(shape(&text), Some("private-key"), "{text}");
-            let masked = mask_shapes(&text);
+            assert_eq!(first_kind_in(&text), Some("private-key"), "{text}");
+            let masked = mask_keys(&text);
             assert!(!masked.contains("MIIE") && !masked.contains("END"), "{masked}");
         }
         let half: String = key.chars().take(150).collect();
-        assert!(!mask_shapes(&half).contains("MIIE"), "what was cut off is masked as far as it goes");
+        assert!(!mask_keys(&half).contains("MIIE"), "an incomplete block is masked to its end");
         seen.insert("private-key");
     }
     let long: String = "x7Hq2Lm9Xv4Bn6Zc8/Kd1Pf3Rt+5Wy0Us2Ag4Je6Ih8No1Mq3".chars().cycle().take(86).collect();
     let azure = format!("AccountName=a;AccountKey={long}==;EndpointSuffix=b");
-    assert_eq!(shape(&azure), Some("azure-storage-key"));
+    assert_eq!(first_kind_in(&azure), Some("azure-storage-key"));
     seen.insert("azure-storage-key");
-    assert_eq!(seen, kinds(), "a kind without a key in this test");
+    assert_eq!(seen, known_kinds(), "a kind without a key in this test");
     let all: Vec<String> = KEYS.iter().map(|(_, prefix, body)| format!("{prefix}{body}")).collect();
-    assert_eq!(shapes_in(&all.join(" ")).count(), KEYS.len());
-    assert_eq!(mask_shapes(&all.join("\n")).matches("[key ").count(), KEYS.len());
+    assert_eq!(find_keys(&all.join(" ")).count(), KEYS.len());
+    assert_eq!(mask_keys(&all.join("\n")).matches("[key ").count(), KEYS.len());
 }
 
 #[test]
@@ -151,30 +152,30 @@ fn ordinary_text_has_none() {
         "12:AA 2024-01-01T10:00:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         "DESK0f1e2d3c4b5a69788796a5b4c3d2e1f0",
     ] {
-        assert_eq!(shape(text), None, "{text}");
-        assert_eq!(mask_shapes(text), text);
+        assert_eq!(first_kind_in(text), None, "{text}");
+        assert_eq!(mask_keys(text), text);
     }
     for prefix in ["sha256:", "sha512-", "commit ", "W/\"", "pkg-", "v1_"] {
-        assert_eq!(shape(&format!("{prefix}{hex}")), None);
+        assert_eq!(first_kind_in(&format!("{prefix}{hex}")), None);
     }
 }
 
-/// The workspace, and what is vendored or fetched is not looked at.
-fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+/// Collects the source files of the workspace. Skips vendored and downloaded files.
+fn source_files(dir: &Path, out: &mut Vec<PathBuf>) {
     for row in std::fs::read_dir(dir).unwrap() {
         let (path, name) = row.map(|row| (row.path(), row.file_name())).unwrap();
         let skipped = ["target", ".git", "node_modules"].iter().any(|skip| name == *skip);
         if path.is_dir() && !skipped {
-            sources(&path, out);
+            source_files(&path, out);
         } else if path.is_file() {
             out.push(path);
         }
     }
 }
 
-/// Random bytes in every writing that files have: no key begins by chance.
-fn blobs() -> Vec<String> {
-    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_";
+/// Random bytes in every encoding that files use. None of them matches a pattern by chance.
+fn random_blobs() -> Vec<String> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_";
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
         state ^= state << 13;
@@ -185,7 +186,7 @@ fn blobs() -> Vec<String> {
     let mut all = vec![String::new(); 4];
     for at in 0..1_000_000_u32 {
         let bits = random();
-        let letter = |of: usize| char::from(LETTERS[usize::try_from(bits >> 8).unwrap_or(0) % of]);
+        let letter = |of: usize| char::from(ALPHABET[usize::try_from(bits >> 8).unwrap_or(0) % of]);
         all[0].push(letter(64));
         all[1].push(if letter(66) == '+' { '-' } else { letter(66) });
         if at % 16 == 0 {
@@ -210,23 +211,23 @@ fn blobs() -> Vec<String> {
 fn ordinary_files_have_none() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut paths = Vec::new();
-    sources(&root, &mut paths);
+    source_files(&root, &mut paths);
     let (mut bytes, mut files, mut found) = (0, 0, Vec::new());
     let begun = Instant::now();
     for path in paths {
         let shown = path.strip_prefix(&root).unwrap().display().to_string();
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
-        // Tests plant keys, and serve with keys of their own.
+        // Tests contain invented keys and their own server keys.
         if shown.contains("/tests/") && (shown.ends_with(".rs") || shown.ends_with(".pem")) {
             continue;
         }
         bytes += text.len();
         files += 1;
-        found.extend(shapes_in(&text).map(|one| format!("{shown}: {} {:?}", one.kind, text.get(one.at))));
+        found.extend(find_keys(&text).map(|one| format!("{shown}: {} {:?}", one.kind, text.get(one.range))));
     }
-    for text in blobs() {
+    for text in random_blobs() {
         bytes += text.len();
-        found.extend(shapes_in(&text).map(|one| format!("random: {} {:?}", one.kind, text.get(one.at))));
+        found.extend(find_keys(&text).map(|one| format!("random: {} {:?}", one.kind, text.get(one.range))));
     }
     eprintln!("{files} files, {bytes} bytes, {:?}", begun.elapsed());
     assert!(files > 300 && bytes > 4_000_000);

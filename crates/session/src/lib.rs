@@ -1,39 +1,24 @@
-//! Session: the log. Append a step, read, verify, repair, fork; blobs; session leases.
+//! Session: the log. Appends steps; reads, verifies, repairs and forks logs; stores blobs; manages session leases.
 //!
-//! The traits are in `store`, so that sessions can be kept elsewhere too; `FileStore` keeps them on a disk, as
-//! `spec/01-log.md` lays it out. Nothing else knows the files of a session.
+//! The traits in `store` allow other kinds of storage; [`FileStore`] implements them on a disk, with the layout of
+//! `spec/01-log.md`. No other crate knows the files of a session.
 
-mod blobs;
-mod cut;
-mod disk;
-mod doubt;
+mod check;
+mod collector;
+mod combined_store;
 mod error;
-mod file;
+mod files;
 mod fork;
-mod gather;
-mod head;
-mod layout;
-mod lease;
-mod lines;
-mod locate;
-mod open;
-mod passing;
-mod reader;
-mod repair;
-mod replay;
-mod sound;
+mod log;
 mod store;
-mod syncer;
-mod verify;
-mod walk;
-mod writer;
 
-pub use disk::{Disk, DiskFile, Meta, OpenHow, RealDisk};
-pub use error::{AppendError, Damage, StoreError, SyncError};
-pub use file::FileStore;
-pub use passing::TwoPlaces;
-pub use repair::{Stretch, Survey, salvage, survey};
+pub use check::repair::{DamageSurvey, EntryRange, salvage_entries, survey_damage};
+pub use check::verify::{LogProblem, MAX_PROBLEMS, Verification, verify_session};
+pub use combined_store::CombinedStore;
+pub use error::{AppendError, LogDamage, StoreError, SyncError};
+pub use files::disk::{Disk, DiskFile, FileMeta, OpenMode, RealDisk};
+pub use files::file_store::FileStore;
 pub use store::{
-    Fork, ForkStep, Holder, OpenLog, Page, Reader, ScanEnd, Sealed, Stamp, Standing, Store, Syncer, Writer,
+    ForkSpec, ForkStepFn, LeaseHolder, LogPage, LogStamp, OpenSession, Reader, ScanEnd, SealedEntry,
+    SessionAvailability, SessionStore, Syncer, Writer,
 };
-pub use verify::{PROBLEMS, Problem, Verification, verify};

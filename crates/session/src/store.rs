@@ -1,8 +1,8 @@
-//! What a store of sessions is: the traits that the file store here, and a store elsewhere, implement.
+//! The traits of a session store, which the file store and the PostgreSQL store implement.
 //!
-//! Here: `Store`, `Writer`, `Reader`, `Syncer` and the values that pass through them. Elsewhere: how sessions lie on a
-//! disk (`file`), what went wrong (`error`).
-//! Promise: the entries of a step are written whole or not at all, and one process holds a session
+//! Here: [`SessionStore`], [`Writer`], [`Reader`], [`Syncer`] and their parameter types. Elsewhere: sessions on a disk
+//! (`file_store`), errors (`error`).
+//! Guarantee: the entries of a step are written whole or not at all, and one process holds a session
 //! (`a_log_torn_at_every_byte_opens_with_its_good_prefix`, `a_second_writer_is_told_who_holds_the_session`).
 
 use std::collections::BTreeMap;
@@ -11,56 +11,56 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use minke_record::{Blob, BlobRef, Draft, Entry, ForkedFrom, Millis, PodName, Position, SessionId};
+use minke_record::{Blob, BlobRef, Draft, Entry, ForkOrigin, Millis, PodName, Position, SessionId};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{AppendError, Damage, StoreError, SyncError};
+use crate::error::{AppendError, LogDamage, StoreError, SyncError};
 
-/// An entry and the bytes that stand for it in the log.
+/// An entry with its line in the log.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sealed {
-    /// As it is folded: spilled lists are back in their place, spilled texts are not.
+pub struct SealedEntry {
+    /// With spilled lists restored; spilled texts stay spilled.
     pub entry: Entry,
-    /// Exactly the bytes of the log, without the newline.
+    /// The exact bytes in the log, without the newline.
     pub line: Arc<str>,
 }
 
-/// Who holds a session lease.
+/// The holder of a session lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct LeaseHolder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// When the lease was taken, or handed on.
+    /// When the holder took the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Millis>,
-    /// The pod's name, once it has introduced itself.
+    /// The pod's name, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<PodName>,
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for LeaseHolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (&self.name, self.pid) {
             (Some(name), Some(pid)) => write!(f, "pod `{name}`, process {pid}")?,
             (Some(name), None) => write!(f, "pod `{name}`")?,
             (None, Some(pid)) => write!(f, "process {pid}")?,
-            (None, None) => f.write_str("a process that has not said who it is")?,
+            (None, None) => f.write_str("an unidentified process")?,
         }
         if let Some(host) = &self.host {
             write!(f, " on {host}")?;
         }
         if let Some(since) = self.since {
-            write!(f, ", since {since} ms of the epoch")?;
+            write!(f, ", since {since} ms after the epoch")?;
         }
         Ok(())
     }
 }
 
-/// Sessions, wherever they are kept.
-pub trait Store: Send + Sync {
-    /// Makes a session with its first step, synced, and keeps the lease.
+/// A store of sessions.
+pub trait SessionStore: Send + Sync {
+    /// Creates a session with its first step, synced, and keeps the lease.
     fn create(
         &self,
         id: SessionId,
@@ -68,254 +68,256 @@ pub trait Store: Send + Sync {
         blobs: Vec<Blob>,
     ) -> Result<Box<dyn Writer>, StoreError>;
 
-    /// Takes the lease and reads what is needed to go on.
-    fn open(&self, id: SessionId) -> Result<OpenLog, StoreError>;
+    /// Takes the lease and reads the entries that resuming needs.
+    fn open(&self, id: SessionId) -> Result<OpenSession, StoreError>;
 
-    /// Takes the lease and reads nothing: for whoever starts a pod with it, which opens the log itself.
-    fn lease(&self, id: SessionId) -> Result<OwnedFd, StoreError>;
+    /// Takes the lease and reads nothing, for a launcher: its pod opens the log itself.
+    fn take_lease(&self, id: SessionId) -> Result<OwnedFd, StoreError>;
 
-    /// The same with a lease that somebody else took and handed on.
-    fn adopt(&self, id: SessionId, lease: OwnedFd) -> Result<OpenLog, StoreError>;
+    /// Opens the log with a lease that another process took and passed on.
+    fn open_with_lease(&self, id: SessionId, lease: OwnedFd) -> Result<OpenSession, StoreError>;
 
-    /// Reads without the lease, beside a live writer. Never sees an unfinished step.
-    fn reader(&self, id: SessionId) -> Result<Box<dyn Reader>, StoreError>;
+    /// Opens a reader without the lease, while a writer may be active. It never sees an unfinished step.
+    fn open_reader(&self, id: SessionId) -> Result<Box<dyn Reader>, StoreError>;
 
-    /// Every session, oldest first.
-    fn list(&self) -> Result<Vec<SessionId>, StoreError>;
+    /// Returns every session, oldest first.
+    fn list_sessions(&self) -> Result<Vec<SessionId>, StoreError>;
 
-    /// What a log looks like from outside, for whoever keeps something that was made from it: it is another one whenever
-    /// the log is.
-    fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError>;
+    /// Returns a stamp that changes whenever the log does, for caches of data derived from the log.
+    fn log_stamp(&self, id: SessionId) -> Result<LogStamp, StoreError>;
 
-    /// The same of every session that there is, all at once where the store can. `None` if it cannot: then each is asked
-    /// for by itself.
-    fn stamps(&self) -> Result<Option<BTreeMap<SessionId, Stamp>>, StoreError> {
+    /// Returns the stamps of all sessions at once. `None` if the store cannot do this: then request them one by one.
+    fn all_stamps(&self) -> Result<Option<BTreeMap<SessionId, LogStamp>>, StoreError> {
         Ok(None)
     }
 
-    /// How sessions stand, one answer for each, for whoever starts their pods.
-    fn standing(&self, ids: &[SessionId]) -> Result<Vec<Standing>, StoreError> {
-        let one = |id: &SessionId| match self.holder(*id) {
-            Ok(Some(_)) => Standing::Held,
-            Ok(None) => Standing::Free,
-            // Deleted since, or it cannot be read: nobody starts it.
-            Err(_) => Standing::Gone,
+    /// Returns the availability of each session, for a process that starts their pods.
+    fn availability(&self, ids: &[SessionId]) -> Result<Vec<SessionAvailability>, StoreError> {
+        let one = |id: &SessionId| match self.lease_holder(*id) {
+            Ok(Some(_)) => SessionAvailability::Held,
+            Ok(None) => SessionAvailability::Free,
+            // The session was deleted or is unreadable, so it cannot start.
+            Err(_) => SessionAvailability::Gone,
         };
         Ok(ids.iter().map(one).collect())
     }
 
-    /// Refuses if the pod of a session cannot be started here, because its workspace is on another machine.
-    fn may_start(&self, id: SessionId) -> Result<(), StoreError> {
+    /// Fails if the pod of a session cannot start here because its workspace is on another machine.
+    fn check_startable(&self, id: SessionId) -> Result<(), StoreError> {
         let _ = id;
         Ok(())
     }
 
-    /// Which of these sessions this home may start a pod for now. Where hosts on several machines share a store, each
-    /// session is given to one of them at a time.
-    fn claim(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
+    /// Returns the sessions for which this home may start a pod now. If hosts on several machines share a store, each
+    /// session is assigned to one of them at a time.
+    fn claim_sessions(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
         Ok(ids.to_vec())
     }
 
-    /// Whether sessions may come and go without a trace on this machine.
+    /// Returns whether other machines may add and remove sessions without a trace on this one.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Where a session lies, for a person who wants to look; `None` if it is not in files.
-    fn lies_at(&self, id: SessionId) -> Option<PathBuf> {
+    /// Returns the path of a session, for display; `None` if it is not stored in files.
+    fn session_path(&self, id: SessionId) -> Option<PathBuf> {
         let _ = id;
         None
     }
 
-    /// Who holds the lease at this moment, if anybody does.
-    fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError>;
+    /// Returns the current holder of the lease, if it is held.
+    fn lease_holder(&self, id: SessionId) -> Result<Option<LeaseHolder>, StoreError>;
 
-    /// A new session that begins at a position of another. Copies nothing; keeps the new session's lease.
-    fn fork(&self, fork: Fork<'_>) -> Result<Box<dyn Writer>, StoreError>;
+    /// Creates a session that begins at a position of another one. Copies nothing; keeps the new session's lease.
+    fn fork(&self, fork: ForkSpec<'_>) -> Result<Box<dyn Writer>, StoreError>;
 
-    /// Copies what a fork needs of its parents to itself, so that they may be deleted.
-    fn detach(&self, id: SessionId) -> Result<(), StoreError>;
+    /// Copies the shared entries and blobs into a fork, so that its parents may be deleted.
+    fn detach_fork(&self, id: SessionId) -> Result<(), StoreError>;
 
-    /// Moves a session that nobody holds, and that no fork needs, to the trash.
+    /// Moves a session to the trash if its lease is free and no fork needs it.
     fn delete(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Adds a blob without the lease: blobs are named by their content.
     fn put_blob(&self, id: SessionId, content: Vec<u8>) -> Result<BlobRef, StoreError>;
 
-    /// Keeps the recording of a stream that an entry names. Not synced: a power cut may take it, which `verify` notes,
-    /// because no run waits for evidence.
-    fn keep_recording(&self, id: SessionId, recording: &Blob) -> Result<(), StoreError>;
+    /// Stores the recording of a stream that an entry names. Not synced: a power cut may remove it, which `verify`
+    /// reports as a note.
+    fn store_recording(&self, id: SessionId, recording: &Blob) -> Result<(), StoreError>;
 }
 
-/// How a session stands, for whoever starts its pod.
+/// The availability of a session for starting its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum SessionAvailability {
     Free,
-    /// Somebody of this home holds it.
+    /// A process of this home holds it.
     Held,
     /// Another home holds it, or its workspace is on another machine.
     Elsewhere,
     Gone,
 }
 
-/// Builds a fork's first step from where it begins and the parent's entries up to there (its last carry first), with
-/// the blobs that it names; or says why there can be none.
-pub type ForkStep<'a> =
-    Box<dyn FnOnce(&ForkedFrom, &[Sealed]) -> Result<(Vec<Draft>, Vec<Blob>), String> + 'a>;
+/// Builds a fork's first step, with the blobs that it names, from the fork position and the parent's entries up to it
+/// (its last carry first); or returns why the fork is impossible.
+pub type ForkStepFn<'a> =
+    Box<dyn FnOnce(&ForkOrigin, &[SealedEntry]) -> Result<(Vec<Draft>, Vec<Blob>), String> + 'a>;
 
-/// What a fork is made from.
-pub struct Fork<'a> {
+/// The parameters of a fork.
+pub struct ForkSpec<'a> {
     pub parent: SessionId,
-    /// The last entry that the fork shares with its parent; without it, the newest.
+    /// The last entry that the fork shares with its parent; by default the newest.
     pub at: Option<u64>,
     pub id: SessionId,
-    pub step: ForkStep<'a>,
+    pub step: ForkStepFn<'a>,
 }
 
-/// A session whose lease was taken.
-pub struct OpenLog {
+/// An opened session with its lease.
+pub struct OpenSession {
     pub writer: Box<dyn Writer>,
-    /// The session's own first entry, which `replay` holds only if there is no later carry. `None` only if the log
+    /// The session's own first entry, which `replay` contains only if there is no later carry. `None` only if the log
     /// has no whole step, because its first one is torn or damaged.
-    pub start: Option<Sealed>,
-    /// The last carry's `segment_start`, the carry, and everything after it; everything, if there is no carry. For a
-    /// fork without a carry of its own: the same of its parent up to where they part, then the fork's own entries.
-    pub replay: Vec<Sealed>,
-    /// For the person: what was cut, what is damaged, what is missing.
+    pub start: Option<SealedEntry>,
+    /// The last carry's `segment_start`, the carry, and everything after it; all entries if there is no carry. For a
+    /// fork without a carry of its own: the same of its parent up to the fork position, then the fork's own entries.
+    pub replay: Vec<SealedEntry>,
+    /// Messages for the user: cut tails, damage, missing parts.
     pub alerts: Vec<String>,
-    /// Set if only a good prefix could be read: then `writer` refuses to append, and the way on is a fork.
-    pub damaged: Option<Damage>,
-    /// What stands before the last carry is long and was not checked: `Reader::damage` checks it, and `writer` must
-    /// hear what it finds (`Writer::refuse_after`).
+    /// Set if only a good prefix is readable: then `writer` refuses to append, and only a fork can continue.
+    pub damaged: Option<LogDamage>,
+    /// The part before the last carry is large and was not checked: `Reader::find_damage` checks it, and the caller
+    /// must report damage to `writer` (`Writer::mark_damaged`).
     pub unchecked: bool,
 }
 
-/// The right to write one session: holds its lease for its whole life.
+/// The right to write one session. Holds its lease while it exists.
 pub trait Writer: Send {
-    /// Writes the step with one call, after its blobs. On an error nothing of it stands, and the writer goes on.
-    fn append(&mut self, step: Vec<Draft>, blobs: Vec<Blob>) -> Result<Vec<Sealed>, AppendError>;
+    /// Writes the step with one call, after its blobs. On an error the log contains no part of it, and the writer stays
+    /// usable.
+    fn append(&mut self, step: Vec<Draft>, blobs: Vec<Blob>) -> Result<Vec<SealedEntry>, AppendError>;
 
-    /// The same, after the ballast was given up: for the end of a run when the disk is full.
-    fn append_with_ballast(&mut self, step: Vec<Draft>, blobs: Vec<Blob>)
-    -> Result<Vec<Sealed>, AppendError>;
+    /// The same, after freeing the ballast: for the end of a run when the disk is full.
+    fn append_with_ballast(
+        &mut self,
+        step: Vec<Draft>,
+        blobs: Vec<Blob>,
+    ) -> Result<Vec<SealedEntry>, AppendError>;
 
-    /// Makes the ballast again. An error means that there is still no space.
+    /// Reserves the ballast again. An error means that there is still no space.
     fn restore_ballast(&mut self) -> std::io::Result<()>;
 
-    /// The last entry that was written; `None` only if a torn first step was cut off at the opening.
-    fn head(&self) -> Option<Position>;
+    /// Returns the last written entry; `None` only if opening cut off a torn first step.
+    fn head_position(&self) -> Option<Position>;
 
     fn next_seq(&self) -> u64 {
-        self.head().map_or(0, |head| head.seq + 1)
+        self.head_position().map_or(0, |head| head.seq + 1)
     }
 
-    /// Damage was found before what was read at the opening: from now on nothing is appended, and each later opening
-    /// checks the whole log.
-    fn refuse_after(&mut self, damage: Damage) -> std::io::Result<()>;
+    /// Reports damage before the part that opening read: nothing more is appended, and each later opening checks the
+    /// whole log.
+    fn mark_damaged(&mut self, damage: LogDamage) -> std::io::Result<()>;
 
-    /// Syncs beside the writer, from another thread.
+    /// Returns a handle that syncs from another thread.
     fn syncer(&self) -> Arc<dyn Syncer>;
 
-    /// Says whose lease this is, for whoever is refused.
-    fn introduce(&mut self, name: &PodName) -> std::io::Result<()>;
+    /// Writes the pod's name into the lease, for processes that find it held.
+    fn set_holder_name(&mut self, name: &PodName) -> std::io::Result<()>;
 
-    /// The locked lease once more, for handing to a pod that is being started. Close-on-exec.
+    /// Duplicates the locked lease, to pass it to a pod. Close-on-exec.
     fn lease_fd(&self) -> std::io::Result<OwnedFd>;
 
-    /// Stops writing and gives the locked lease away.
+    /// Stops writing and returns the locked lease.
     fn into_lease(self: Box<Self>) -> std::io::Result<OwnedFd>;
 
     /// Adds a blob, synced.
     fn put_blob(&self, content: Vec<u8>) -> Result<BlobRef, AppendError>;
 
-    /// The content of a blob, wherever in the lineage it lies.
-    fn blob(&self, name: &str) -> Result<Vec<u8>, StoreError>;
+    /// Returns the content of a blob of this session or its ancestors.
+    fn read_blob(&self, name: &str) -> Result<Vec<u8>, StoreError>;
 }
 
-/// Makes what was written survive a power cut. Calls that come together share one sync.
+/// Makes written entries durable. Concurrent calls share one sync.
 pub trait Syncer: Send + Sync {
-    /// Syncs everything written so far and says up to which entry that is.
+    /// Syncs everything written so far and returns the last synced entry.
     fn sync(&self) -> Result<u64, SyncError>;
 
-    /// Everything up to this entry is known to be synced.
-    fn synced(&self) -> Option<u64>;
+    /// Returns the last entry known to be synced.
+    fn synced_seq(&self) -> Option<u64>;
 }
 
-/// A log as it looks without being read.
+/// The metadata of a log, available without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct LogStamp {
     /// The number of its newest file.
     pub file: u32,
     pub bytes: u64,
-    /// When that was last written, where the disk knows.
+    /// When that file was last written, if known.
     pub modified: Option<Millis>,
 }
 
-/// Some entries in a row.
+/// Consecutive entries.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page {
-    pub entries: Vec<Sealed>,
-    /// Where the next page begins; absent if there is nothing more.
+pub struct LogPage {
+    pub entries: Vec<SealedEntry>,
+    /// The start of the next page; absent on the last one.
     pub next_seq: Option<u64>,
 }
 
-/// How a reading ended.
+/// How a scan ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// At the last whole step; `tail` bytes of an unfinished one stand after it.
+    /// At the last whole step; `tail` bytes of an unfinished one follow.
     Clean { tail: u64 },
-    /// The caller had enough.
+    /// The caller stopped it.
     Stopped,
     /// At a bad line in the middle.
-    Damaged(Damage),
+    Damaged(LogDamage),
 }
 
 /// Reads one session without its lease.
 pub trait Reader: Send {
-    fn id(&self) -> SessionId;
+    fn session_id(&self) -> SessionId;
 
-    /// The last entry of the last whole step.
-    fn head(&self) -> Result<Option<Position>, StoreError>;
+    /// Returns the last entry of the last whole step.
+    fn head_position(&self) -> Result<Option<Position>, StoreError>;
 
-    /// Makes durable what the log holds now. For whoever acts on what a dead writer has left: what it had not synced could
-    /// still be lost, and its numbers be given to other entries.
+    /// Makes the current log durable, for a caller that acts on entries of a dead writer: unsynced ones could still be
+    /// lost and their numbers be reused.
     fn sync(&self) -> Result<(), StoreError>;
 
-    /// Whole entries from a number on, as many as fit both limits, at least one.
-    fn page(&self, from_seq: u64, max_entries: usize, max_bytes: usize) -> Result<Page, StoreError>;
+    /// Returns whole entries from a number on, as many as fit both limits, at least one.
+    fn read_page(&self, from_seq: u64, max_entries: usize, max_bytes: usize) -> Result<LogPage, StoreError>;
 
-    /// Gives each entry from a number on, of whole steps only, with the chain checked. Memory stays small.
-    fn scan(
+    /// Passes each entry of whole steps from a number on to `each`, and checks the chain. Memory use is bounded.
+    fn scan_entries(
         &self,
         from_seq: u64,
-        each: &mut dyn FnMut(Sealed) -> ControlFlow<()>,
+        each: &mut dyn FnMut(SealedEntry) -> ControlFlow<()>,
     ) -> Result<ScanEnd, StoreError>;
 
-    /// The verdict on the whole log: where it is damaged, if it is. Whoever has to judge a log asks this.
-    fn damage(&self) -> Result<Option<Damage>, StoreError> {
-        Ok(match self.scan(0, &mut |_| ControlFlow::Continue(()))? {
+    /// Checks the whole log and returns the damage, if there is any.
+    fn find_damage(&self) -> Result<Option<LogDamage>, StoreError> {
+        Ok(match self.scan_entries(0, &mut |_| ControlFlow::Continue(()))? {
             ScanEnd::Damaged(damage) => Some(damage),
             ScanEnd::Clean { .. } | ScanEnd::Stopped => None,
         })
     }
 
-    /// What `Store::open` gives as `replay`.
-    fn replay(&self) -> Result<Vec<Sealed>, StoreError>;
+    /// Returns the same entries as `OpenSession::replay`.
+    fn read_replay(&self) -> Result<Vec<SealedEntry>, StoreError>;
 
-    /// Part of a blob, wherever in the lineage it lies.
-    fn blob(&self, name: &str, offset: u64, limit: usize) -> Result<Vec<u8>, StoreError>;
+    /// Returns part of a blob of this session or its ancestors.
+    fn read_blob(&self, name: &str, offset: u64, limit: usize) -> Result<Vec<u8>, StoreError>;
 
-    /// The position of an entry.
-    fn position(&self, seq: u64) -> Result<Option<Position>, StoreError>;
+    /// Returns the position of an entry.
+    fn position_of(&self, seq: u64) -> Result<Option<Position>, StoreError>;
 
-    /// Where this session began as a fork.
-    fn from(&self) -> Result<Option<ForkedFrom>, StoreError>;
+    /// Returns the position at which this session was forked.
+    fn forked_from(&self) -> Result<Option<ForkOrigin>, StoreError>;
 
-    /// What is wrong beside the entries, in the store's own keeping (caches, reserves); for `verify`.
-    fn doubtful(&self) -> Result<Vec<String>, StoreError> {
+    /// Returns defects of the store's own data (caches, reserves), for `verify`.
+    fn store_problems(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// A fork's parent, bounded to the entries that they share.
-    fn parent(&self) -> Result<Option<Box<dyn Reader>>, StoreError>;
+    /// Returns a reader of a fork's parent, limited to the shared entries.
+    fn parent_reader(&self) -> Result<Option<Box<dyn Reader>>, StoreError>;
 }

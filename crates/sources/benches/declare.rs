@@ -1,8 +1,8 @@
-//! The figure of a manifest: from files to the resolved values, with a Lua profile that extends another and needs a
-//! module, the person's file, the workspace's, and keys of the command line.
+//! Measures building a manifest: from files to resolved values, with a Lua profile that extends another and
+//! needs a module, the user's file, the workspace's file, and keys of the command line.
 //!
-//! Printed: medians of the samples, beside a floor that reads the same files and parses the TOML among them; a goal that
-//! is missed is printed as missed.
+//! Prints medians of the samples, next to a baseline that reads the same files and parses the TOML files. A
+//! missed goal is reported.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -10,8 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use minke_manifest::Partial;
-use minke_sources::{Asked, Registry, declare};
+use minke_manifest::PartialManifest;
+use minke_sources::{DeclareRequest, ProfileRegistry, declare_manifest};
 
 const SAMPLES: usize = 201;
 const GOAL: Duration = Duration::from_millis(5);
@@ -30,25 +30,27 @@ fn main() {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let root = temp.path().canonicalize().expect("it exists");
     let (config, workspace) = (root.join("config"), root.join("work"));
-    put(&config.join("config.toml"), CONFIG);
-    put(&config.join("profiles.toml"), REGISTRY);
-    put(&config.join("a.lua"), PROFILE);
-    put(&config.join("own.lua"), MODULE);
-    put(&workspace.join(".minke/config.toml"), WORKSPACE);
-    let whole = measure(|| {
-        let profile = Registry::find(&config, None).chosen(None, &workspace).expect("a good profile");
-        let asked = Asked {
+    write_file(&config.join("config.toml"), CONFIG);
+    write_file(&config.join("profiles.toml"), REGISTRY);
+    write_file(&config.join("a.lua"), PROFILE);
+    write_file(&config.join("own.lua"), MODULE);
+    write_file(&workspace.join(".minke/config.toml"), WORKSPACE);
+    let whole = measure_median(|| {
+        let profile = ProfileRegistry::load_registries(&config, None)
+            .select_profile(None, &workspace)
+            .expect("a good profile");
+        let request = DeclareRequest {
             config: &config,
             workspace: &workspace,
-            here: &workspace,
-            said: Partial::default(),
+            cwd: &workspace,
+            options: PartialManifest::default(),
             trusted: false,
             profile: Some(profile.layer),
         };
-        let declared = declare(asked).expect("good files");
-        assert_eq!(declared.manifest.worker.max_turns, 100, "the module was asked");
+        let declared = declare_manifest(request).expect("good files");
+        assert_eq!(declared.manifest.worker.max_turns, 100, "the module was evaluated");
     });
-    let floor = measure(|| {
+    let floor = measure_median(|| {
         for file in ["config.toml", "profiles.toml", "a.lua", "own.lua"] {
             let text = fs::read_to_string(config.join(file)).expect("it is there");
             if Path::new(file).extension().is_some_and(|kind| kind == "toml") {
@@ -64,13 +66,13 @@ fn main() {
     println!("floor, the files read and their TOML parsed: {floor:?} (median of {SAMPLES})");
 }
 
-fn put(path: &Path, text: &str) {
+fn write_file(path: &Path, text: &str) {
     let parent = path.parent().expect("every file here has one");
     fs::create_dir_all(parent).expect("a directory");
     fs::write(path, text).expect("a file");
 }
 
-fn measure(mut what: impl FnMut()) -> Duration {
+fn measure_median(mut what: impl FnMut()) -> Duration {
     let mut times: Vec<Duration> = (0..SAMPLES)
         .map(|_| {
             let begun = Instant::now();

@@ -1,40 +1,41 @@
-//! The built-in profiles, and the beginning of one that a person writes.
+//! The built-in profiles, and the template for a new profile.
 
-/// A profile that needs no file.
-pub(crate) struct Builtin {
+/// A profile that is embedded in the program.
+pub(crate) struct BuiltinProfile {
     pub(crate) name: &'static str,
-    /// As its text says (`a_builtin_says_what_is_listed`), so that a list needs no evaluation.
+    /// Copy of the description in `text` (`a_builtin_says_what_is_listed`), so that a list needs no
+    /// evaluation.
     pub(crate) description: &'static str,
     pub(crate) text: &'static str,
 }
 
-pub(crate) const BUILTIN: [Builtin; 5] = [
-    Builtin {
+pub(crate) const BUILTIN_PROFILES: [BuiltinProfile; 5] = [
+    BuiltinProfile {
         name: "default",
-        description: "the usual instruction, nothing else changed",
+        description: "the default instruction, no other changes",
         text: include_str!("builtin/default.lua"),
     },
-    Builtin {
+    BuiltinProfile {
         name: "coder",
         description: "changes code in small, checked steps",
         text: include_str!("builtin/coder.lua"),
     },
-    Builtin {
+    BuiltinProfile {
         name: "reviewer",
-        description: "reads a change and reports what is wrong with it; writes nothing",
+        description: "reviews a change and reports problems; writes nothing",
         text: include_str!("builtin/reviewer.lua"),
     },
-    Builtin {
+    BuiltinProfile {
         name: "explorer",
-        description: "finds out how something works and where it is; writes nothing",
+        description: "investigates how the code works and where it is; writes nothing",
         text: include_str!("builtin/explorer.lua"),
     },
-    Builtin {
+    BuiltinProfile {
         name: "planner",
-        description: "turns a task into a plan that somebody else can carry out; changes nothing",
+        description: "turns a task into a plan for another agent; changes nothing",
         text: include_str!("builtin/planner.lua"),
     },
 ];
 
-/// What `minke profile new` writes; `NAME` is put in.
+/// Template for `minke profile new`, which replaces `NAME`.
 pub const STARTER: &str = include_str!("builtin/starter.lua");

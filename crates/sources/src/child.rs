@@ -1,71 +1,78 @@
-//! A child's manifest: a profile in its parent's house.
+//! The manifest of a child pod: a profile with values of the parent.
 //!
-//! Here: which of its parent's values a child has that takes a profile. Files say how it works, as for every pod; what the
-//! profile does not say about the model and about what surrounds it (fence, web, log) is as the parent has it, since the
-//! person may have said that on the parent's command line. Elsewhere: `inherit`, and holding a child to its parent
+//! The files tell how the child works, as for every pod. For the model and the environment (sandbox, web,
+//! log), the parent's values apply where the profile sets none, because the user may have set them on the
+//! parent's command line. Elsewhere: `inherit`, and limiting a child to the rights of its parent
 //! (`manifest::profiles`).
 //! Invariant: `no_profile_frees_a_child`.
 
 use std::path::Path;
 
-use minke_manifest::profiles::confine;
-use minke_manifest::{Layer, LayerKind, Manifest, Origin, Partial, SandboxMode};
+use minke_manifest::profiles::restrict_to_parent;
+use minke_manifest::{ConfigLayer, LayerKind, Manifest, Origin, PartialManifest, SandboxMode};
 
-use crate::declare::{Asked, declare_layers};
+use crate::declare::{DeclareRequest, declare_layers};
 use crate::{Profile, SourcesError, config};
 
-/// Sections that a child has from its parent, where its profile says nothing.
-const SURROUNDINGS: [&str; 6] = ["pod", "model", "sandbox", "web", "session", "hooks"];
-/// One that is taken whole: an address that belongs to another model leads nowhere.
-const WHOLE: &str = "model";
-/// What never comes from a file for a child: its loan, and its mandate.
-const NEVER: [&str; 2] = ["scope", "budget"];
+/// Sections that a child inherits where its profile sets nothing.
+const INHERITED_SECTIONS: [&str; 6] = ["pod", "model", "sandbox", "web", "session", "hooks"];
+/// A section that is replaced as a whole: the address of one model is wrong for another.
+const REPLACED_SECTION: &str = "model";
+/// Sections that a child never takes from a file, because its loan and its mandate set them.
+const EXCLUDED_SECTIONS: [&str; 2] = ["scope", "budget"];
 
-/// What a child is to be made of.
+/// The inputs for the manifest of a child.
 #[derive(Debug, Clone, Copy)]
-pub struct Child<'a> {
-    /// The person's configuration directory.
+pub struct ChildRequest<'a> {
+    /// The configuration directory of the user.
     pub config: &'a Path,
     pub workspace: &'a Path,
-    /// Where the child will stand.
-    pub here: &'a Path,
+    /// The working directory of the child.
+    pub cwd: &'a Path,
     pub trusted: bool,
     pub profile: &'a Profile,
     pub parent: &'a Manifest,
 }
 
-/// The manifest of a child.
-pub fn declare_child(child: Child<'_>) -> Result<Manifest, SourcesError> {
-    let Child { config, workspace, here, trusted, profile, parent } = child;
-    let person = config::user(config)?.unwrap_or_default();
-    let person = keeping(person, |section| !NEVER.contains(&section));
-    let own_model = profile.layer.values.iter().any(|(key, _)| section(key.path) == WHOLE);
-    let surroundings = keeping(of_parent(parent)?, |section| {
-        SURROUNDINGS.contains(&section) && !(own_model && section == WHOLE)
+/// Returns the manifest of a child.
+pub fn declare_child(child: ChildRequest<'_>) -> Result<Manifest, SourcesError> {
+    let ChildRequest { config, workspace, cwd, trusted, profile, parent } = child;
+    let person = config::load_user_config(config)?.unwrap_or_default();
+    let person = retain_sections(person, |section| !EXCLUDED_SECTIONS.contains(&section));
+    let own_model = profile.layer.values.iter().any(|(key, _)| section_name(key.path) == REPLACED_SECTION);
+    let surroundings = retain_sections(parent_layer(parent)?, |section| {
+        INHERITED_SECTIONS.contains(&section) && !(own_model && section == REPLACED_SECTION)
     });
-    let below = Layer { kind: LayerKind::User, values: person.over(surroundings) };
-    let said = Partial::default();
-    let asked = Asked { config, workspace, here, said, trusted, profile: Some(profile.layer.clone()) };
-    let declared = declare_layers(asked, Some(below))?;
-    Ok(confine(declared.manifest, parent))
+    let below = ConfigLayer { kind: LayerKind::User, values: person.overridden_by(surroundings) };
+    let error_text = PartialManifest::default();
+    let request = DeclareRequest {
+        config,
+        workspace,
+        cwd,
+        options: error_text,
+        trusted,
+        profile: Some(profile.layer.clone()),
+    };
+    let declared = declare_layers(request, Some(below))?;
+    Ok(restrict_to_parent(declared.manifest, parent))
 }
 
-fn of_parent(parent: &Manifest) -> Result<Partial, SourcesError> {
+fn parent_layer(parent: &Manifest) -> Result<PartialManifest, SourcesError> {
     let mut parent = parent.clone();
-    // No key says this; `confine` puts it back.
+    // No key expresses `off`; `confine` sets it again.
     if parent.sandbox.mode == SandboxMode::Off {
         parent.sandbox.mode = SandboxMode::Scope;
     }
-    Ok(Partial::of(&parent, &Origin::new(LayerKind::Parent, "the parent"))?)
+    Ok(PartialManifest::from_manifest(&parent, &Origin::new(LayerKind::Parent, "the parent"))?)
 }
 
-fn keeping(values: Partial, kept: impl Fn(&str) -> bool) -> Partial {
+fn retain_sections(values: PartialManifest, sections: impl Fn(&str) -> bool) -> PartialManifest {
     let others: Vec<&str> =
-        values.iter().map(|(key, _)| key.path).filter(|path| !kept(section(path))).collect();
-    others.into_iter().fold(values, Partial::without)
+        values.iter().map(|(key, _)| key.path).filter(|path| !sections(section_name(path))).collect();
+    others.into_iter().fold(values, PartialManifest::without)
 }
 
-/// The first word of a key.
-fn section(path: &str) -> &str {
+/// Returns the first part of a key.
+fn section_name(path: &str) -> &str {
     path.split('.').next().unwrap_or_default()
 }

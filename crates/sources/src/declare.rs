@@ -1,106 +1,123 @@
-//! Declaring: the one way from files and a command line to a manifest.
+//! Builds a manifest from files and a command line.
 
 use std::path::Path;
 
-use minke_manifest::{Layer, LayerKind, Manifest, Origin, Partial, Problem, Resolved, Workspace, resolve};
+use minke_manifest::{
+    ConfigLayer, ConfigProblem, LayerKind, Manifest, Origin, PartialManifest, ResolvedManifest, Workspace,
+    resolve_layers,
+};
 
-use minke_trust::Why;
+use minke_trust::IgnoreReason;
 
 use crate::SourcesError;
 use crate::config;
-use crate::places::{From, settle};
-use crate::prompts::Shelves;
+use crate::paths::{PathBase, resolve_paths};
+use crate::prompt_assets::PromptDirs;
 
-/// How many alerts a manifest keeps: a workspace's file may be long.
-const ALERTS: usize = 64;
+/// Limit for alerts in a manifest, because the file of a workspace may be long.
+const MAX_ALERTS: usize = 64;
 
-/// What a pod is to be made of.
+/// The inputs for a manifest.
 #[derive(Debug, Clone)]
-pub struct Asked<'a> {
-    /// The person's configuration directory.
+pub struct DeclareRequest<'a> {
+    /// The configuration directory of the user.
     pub config: &'a Path,
     pub workspace: &'a Path,
-    /// Where the person stands.
-    pub here: &'a Path,
-    /// What the command line says: `--set`, and options that stand for keys.
-    pub said: Partial,
-    /// Whether the person trusts the workspace as it is.
+    /// The current directory of the user.
+    pub cwd: &'a Path,
+    /// The settings of the command line: `--set` and equivalent options.
+    pub options: PartialManifest,
+    /// Whether the user trusts the workspace in its current state.
     pub trusted: bool,
-    /// The profile that was chosen.
-    pub profile: Option<Layer>,
+    /// The selected profile.
+    pub profile: Option<ConfigLayer>,
 }
 
-/// What was declared.
+/// A manifest with the origins of its values.
 #[derive(Debug, Clone)]
-pub struct Declared {
+pub struct DeclaredManifest {
     pub manifest: Manifest,
-    /// The same with the origin of every value.
-    pub resolved: Resolved,
-    /// What was left out of the workspace's file, or waits until it is trusted.
-    pub alerts: Vec<Problem>,
+    /// The manifest with the origin of every value.
+    pub resolved: ResolvedManifest,
+    /// Settings of the workspace's file that are ignored, or pending until the workspace is trusted.
+    pub alerts: Vec<ConfigProblem>,
 }
 
-/// The manifest of all layers. What tightens in the file of a workspace counts at once, the rest once it is trusted.
-pub fn declare(asked: Asked<'_>) -> Result<Declared, SourcesError> {
-    let person = config::user(asked.config)?.map(|values| Layer { kind: LayerKind::User, values });
-    declare_layers(asked, person)
+/// Merges all layers into a manifest. Values in the workspace's file that tighten apply at once, the others
+/// once the workspace is trusted.
+pub fn declare_manifest(request: DeclareRequest<'_>) -> Result<DeclaredManifest, SourcesError> {
+    let person =
+        config::load_user_config(request.config)?.map(|values| ConfigLayer { kind: LayerKind::User, values });
+    declare_layers(request, person)
 }
 
-/// The same with what the person says given.
-pub(crate) fn declare_layers(asked: Asked<'_>, person: Option<Layer>) -> Result<Declared, SourcesError> {
-    let mut layers: Vec<Layer> = person.into_iter().collect();
+/// Same as [`declare_manifest`], with the user's layer as an argument.
+pub(crate) fn declare_layers(
+    asked: DeclareRequest<'_>,
+    person: Option<ConfigLayer>,
+) -> Result<DeclaredManifest, SourcesError> {
+    let mut layers: Vec<ConfigLayer> = person.into_iter().collect();
     layers.extend(asked.profile);
     let mut waiting = Vec::new();
-    let settings = match config::workspace(asked.workspace) {
-        Err(SourcesError::Refused(refused)) if is_no_file(&refused.why) => {
-            waiting.push(ignored(asked.workspace, &refused));
+    let settings = match config::load_workspace_config(asked.workspace) {
+        Err(SourcesError::Refused(refused)) if is_missing_file(&refused.reason) => {
+            waiting.push(ignored_problem(asked.workspace, &refused));
             None
         }
         settings => settings?,
     };
     if let Some(mut values) = settings {
         if !asked.trusted {
-            let (counts, waits) = untrusted(values);
+            let (counts, waits) = filter_untrusted(values);
             values = counts;
             waiting.extend(waits);
         }
-        layers.push(Layer { kind: LayerKind::Workspace, values });
+        layers.push(ConfigLayer { kind: LayerKind::Workspace, values });
     }
-    layers.push(Layer { kind: LayerKind::CommandLine, values: asked.said });
-    let from = From { here: asked.here, workspace: Some(asked.workspace) };
+    layers.push(ConfigLayer { kind: LayerKind::CommandLine, values: asked.options });
+    let from = PathBase { cwd: asked.cwd, workspace: Some(asked.workspace) };
     for layer in &mut layers {
-        settle(&mut layer.values, from)?;
+        resolve_paths(&mut layer.values, from)?;
     }
-    let resolved = resolve(&layers)?;
-    let Asked { config, workspace, trusted, .. } = asked;
-    let shelves = Shelves { config, workspace, trusted, pack: None };
-    shelves.check(&resolved)?;
+    let resolved = resolve_layers(&layers)?;
+    let DeclareRequest { config, workspace, trusted, .. } = asked;
+    let dirs = PromptDirs { config, workspace, trusted, pack: None };
+    dirs.check_instruction(&resolved)?;
     let mut manifest = resolved.manifest.clone();
-    let alerts: Vec<Problem> = resolved.alerts.iter().cloned().chain(waiting).collect();
-    manifest.left_out = alerts.iter().take(ALERTS).map(ToString::to_string).collect();
-    Ok(Declared { manifest, resolved, alerts })
+    let alerts: Vec<ConfigProblem> = resolved.alerts.iter().cloned().chain(waiting).collect();
+    manifest.left_out = alerts.iter().take(MAX_ALERTS).map(ToString::to_string).collect();
+    Ok(DeclaredManifest { manifest, resolved, alerts })
 }
 
-/// Whether no file of this workspace lies there: a link leads elsewhere, and what waits or is a device says nothing.
-fn is_no_file(why: &Why) -> bool {
-    matches!(why, Why::Link | Why::Kind(_) | Why::Mounted | Why::Swapped | Why::Outside | Why::Name)
+/// Returns whether the workspace has no such file: a link leads elsewhere, and a FIFO or a device has no
+/// settings.
+fn is_missing_file(why: &IgnoreReason) -> bool {
+    matches!(
+        why,
+        IgnoreReason::Link
+            | IgnoreReason::WrongFileType(_)
+            | IgnoreReason::OtherFilesystem
+            | IgnoreReason::Replaced
+            | IgnoreReason::OutsideWorkspace
+            | IgnoreReason::UnreadableName
+    )
 }
 
-fn ignored(workspace: &Path, refused: &minke_trust::Refused) -> Problem {
-    let file = workspace.join(config::OF_WORKSPACE).display().to_string();
+fn ignored_problem(workspace: &Path, refused: &minke_trust::ReadRefusal) -> ConfigProblem {
+    let file = workspace.join(config::WORKSPACE_CONFIG).display().to_string();
     let origin = Origin::new(LayerKind::Workspace, file);
-    Problem { origin, key: String::new(), what: refused.to_string(), hint: None }
+    ConfigProblem { origin, key: String::new(), message: refused.to_string(), hint: None }
 }
 
-/// What counts of a workspace's file that nobody trusts, and what waits.
-fn untrusted(values: Partial) -> (Partial, Vec<Problem>) {
-    let waits: Vec<Problem> = values
+/// Splits the values of an untrusted workspace's file into those that apply and those that are pending.
+fn filter_untrusted(values: PartialManifest) -> (PartialManifest, Vec<ConfigProblem>) {
+    let waits: Vec<ConfigProblem> = values
         .iter()
         .filter(|(key, _)| key.workspace == Workspace::Set)
-        .map(|(key, given)| Problem {
-            origin: given.origin.clone(),
+        .map(|(key, pair)| ConfigProblem {
+            origin: pair.origin.clone(),
             key: key.path.to_owned(),
-            what: format!("`{}` is ignored until you trust this workspace (`minke trust`)", key.path),
+            message: format!("`{}` is ignored until you trust this workspace (`minke trust`)", key.path),
             hint: None,
         })
         .collect();

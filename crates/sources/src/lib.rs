@@ -1,57 +1,60 @@
-//! Sources: the files that a manifest is made of.
+//! Reads the files that a manifest is built from.
 //!
-//! Here: reading `config.toml` of the person and of the workspace (`config`), changing the person's (`change`), what it says of the host (`host`), what a
-//! relative path means (`places`), profiles and where they are registered (`profiles`, `registry`), and the one way from
-//! files and a command line to a manifest (`declare`); prompt assets (`prompts`) and instructions of the project (`project`).
-//! Elsewhere: the language of profiles (`lua`), what keys mean and how layers merge (`manifest`), templates (`prompts`, the
-//! crate), files of a workspace read safely (`trust`), rule files (`driver`).
-//! Invariant: a layer that cannot be read whole stops the start, in every layer; to skip one that tightens would be to
-//! loosen (`a_layer_that_cannot_be_read_stops_everything`).
+//! Here: reading `config.toml` of the user and the workspace (`config`), changing the user's file
+//! (`config_edit`), its host settings (`host_settings`), relative paths (`paths`), profiles and their
+//! registries (`profiles`, `profile_registry`), building a manifest (`declare`), prompt assets
+//! (`prompt_assets`) and project instructions (`project_instructions`). Elsewhere: the language of profiles
+//! (`lua`), keys and the merging of layers (`manifest`), templates (crate `prompts`), reading workspace files
+//! safely (`trust`), rule files (`driver`).
+//! Invariant: a layer that cannot be read completely stops the start, because skipping a layer that tightens
+//! would grant more (`a_layer_that_cannot_be_read_stops_everything`).
 
 mod builtin;
-mod change;
 mod child;
 mod config;
+mod config_edit;
 mod declare;
-mod evaluating;
-mod host;
-mod places;
+mod evaluation;
+mod host_settings;
+mod new_profile;
+mod paths;
+mod profile_registry;
 mod profiles;
-mod project;
-mod prompts;
-mod registry;
-mod starting;
+mod project_instructions;
+mod prompt_assets;
 
 pub use builtin::STARTER;
-pub use change::{Changed, set, unset};
-pub use child::{Child, declare_child};
-pub use config::{CONFIG, OF_WORKSPACE, user, workspace};
-pub use declare::{Asked, Declared, declare};
-pub use host::{HostSettings, host};
+pub use child::{ChildRequest, declare_child};
+pub use config::{CONFIG_FILE, WORKSPACE_CONFIG, load_user_config, load_workspace_config};
+pub use config_edit::{ConfigChange, set_key, unset_key};
+pub use declare::{DeclareRequest, DeclaredManifest, declare_manifest};
+pub use host_settings::{HostSettings, load_host_settings};
+pub use new_profile::{NewProfileFiles, create_profile};
+pub use profile_registry::{ProfileRegistry, REGISTRY_FILE};
 pub use profiles::{Profile, ProfilesError};
-pub use project::{Project, Searching, of_directory, project};
-pub use prompts::Shelves;
-pub use registry::{REGISTRY, Registry};
-pub use starting::{NewProfile, new_profile};
+pub use project_instructions::{
+    InstructionSearch, ProjectInstructions, directory_instructions, find_instructions,
+};
+pub use prompt_assets::PromptDirs;
 
-/// Why there is no manifest.
+/// Why a manifest could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
-    /// What is wrong in which layer.
+    /// An invalid value in a layer.
     #[error(transparent)]
     Manifest(#[from] minke_manifest::ManifestError),
-    #[error("{origin}: this is not TOML: {why}")]
+    #[error("{origin}: invalid TOML: {why}")]
     Syntax { origin: minke_manifest::Origin, why: String },
-    #[error("cannot {what} {path}: {why}")]
-    File { what: &'static str, path: String, why: String },
+    #[error("could not {operation} {path}: {why}")]
+    File { operation: &'static str, path: String, why: String },
     #[error("{0}")]
-    Refused(#[from] minke_trust::Refused),
+    Refused(#[from] minke_trust::ReadRefusal),
     #[error(transparent)]
     Profile(#[from] ProfilesError),
 }
 
 impl SourcesError {
-    /// What a person can do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> String {
         match self {
             SourcesError::Manifest(error) => error
@@ -59,15 +62,14 @@ impl SourcesError {
                 .iter()
                 .find_map(|problem| problem.hint.clone())
                 .unwrap_or_else(|| "`minke config show` lists every key with its value".to_owned()),
-            SourcesError::Syntax { .. } => {
-                "mend the file; `minke config check` says when it can be read".to_owned()
-            }
+            SourcesError::Syntax { .. } => "fix the file; `minke config check` verifies it".to_owned(),
             SourcesError::File { .. } => {
-                "look at its permissions; `minke config path` says where files lie".to_owned()
+                "check its permissions; `minke config path` prints the paths of the files".to_owned()
             }
             SourcesError::Profile(error) => error.hint(),
             SourcesError::Refused(_) => {
-                "no pod starts past settings that cannot be read: put a plain file there, or none".to_owned()
+                "replace it by a regular file or remove it; no pod starts while settings are unreadable"
+                    .to_owned()
             }
         }
     }

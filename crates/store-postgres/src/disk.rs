@@ -1,8 +1,8 @@
-//! The disk of the log, in tables: what `session` does with files is done with rows, each operation one transaction.
+//! The disk interface on tables: each file operation of `session` is one transaction.
 //!
-//! So opening, replaying, verifying, repairing and forking are the same code for both stores, and their steps are already
-//! in an order in which a crash between any two loses nothing. Here: which operation is which statement. Elsewhere: the
-//! lines (`logfile`), the locks (`locks`), everything else (`content`).
+//! So both stores share the code for opening, replaying, verifying, repairing and forking, whose steps are ordered such
+//! that a crash between any two loses nothing. Here: the statement for each operation. Elsewhere: log lines
+//! (`log_file`), locks (`locks`), other files (`row_file`).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,22 +14,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use minke_record::limits::BALLAST_BYTES;
-use minke_session::{Disk, DiskFile, Meta, OpenHow, RealDisk};
+use minke_session::{Disk, DiskFile, FileMeta, OpenMode, RealDisk};
 
-use crate::content::{Content, Draft, SMALL_BYTES};
-use crate::link::{Link, Trouble};
-use crate::locks::{self, FORKS, LEASE, Lock};
-use crate::logfile::{LogFile, LogRow, Right};
-use crate::names::{Name, Named, named};
-use crate::settings::Settings;
+use crate::locks::{self, FORKS_LOCK, LEASE_LOCK, RowLock};
+use crate::log_file::{LogRow, TableLogFile, WriteRight};
+use crate::path_names::{FileName, RowTarget, parse_path};
+use crate::row_file::{DraftFile, MAX_INLINE_BYTES, RowFile};
+use crate::server_link::{LinkError, ServerLink};
+use crate::settings::PostgresSettings;
 
-/// Sessions in tables, as a disk.
+/// A disk that stores sessions in tables.
 pub(crate) struct TableDisk {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<ServerLink>,
     pub(crate) root: PathBuf,
     pub(crate) locks: PathBuf,
     pub(crate) label: String,
-    drafts: Mutex<HashMap<Name, Draft>>,
+    drafts: Mutex<HashMap<FileName, DraftFile>>,
 }
 
 impl std::fmt::Debug for TableDisk {
@@ -39,83 +39,83 @@ impl std::fmt::Debug for TableDisk {
 }
 
 /// A row of `minke.file`.
-struct Row {
+struct FileRow {
     session: i64,
     key: i64,
     kind: String,
     bytes: i64,
     modified: Option<i64>,
-    small: Option<Vec<u8>>,
+    inline_content: Option<Vec<u8>>,
 }
 
-/// What is there for a name: its session, and the file itself.
-enum Found {
+/// The result of a lookup: whether the session and the file exist.
+enum FileLookup {
     NoSession,
     NoFile,
-    File(Row),
+    File(FileRow),
 }
 
 impl TableDisk {
-    pub(crate) fn new(settings: Settings) -> io::Result<TableDisk> {
-        let link = Link::new(settings.config, settings.owner, settings.times)?;
+    pub(crate) fn new(settings: PostgresSettings) -> io::Result<TableDisk> {
+        let link = ServerLink::new(settings.config, settings.owner, settings.times)?;
         Ok(TableDisk {
             link,
-            root: PathBuf::from(settings.place),
+            root: PathBuf::from(settings.display_address),
             locks: settings.locks,
             label: settings.label,
             drafts: Mutex::new(HashMap::new()),
         })
     }
 
-    fn drafts(&self) -> MutexGuard<'_, HashMap<Name, Draft>> {
+    fn lock_drafts(&self) -> MutexGuard<'_, HashMap<FileName, DraftFile>> {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn named(&self, path: &Path) -> io::Result<Named> {
-        named(&self.root, path).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    fn parse_path(&self, path: &Path) -> io::Result<RowTarget> {
+        parse_path(&self.root, path).ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// What is salvaged goes where a person wants it.
-    fn is_outside(&self, path: &Path) -> bool {
+    /// Returns whether the path is a real file: salvaged entries go to a path of the user's choice.
+    fn is_outside_root(&self, path: &Path) -> bool {
         !path.starts_with(&self.root)
     }
 
-    /// The row of a session.
-    pub(crate) fn session(&self, name: &str) -> io::Result<Option<i64>> {
+    /// Returns the row of a session.
+    pub(crate) fn session_row(&self, name: &str) -> io::Result<Option<i64>> {
         let name = name.to_owned();
-        self.link.ask(move |at| {
+        self.link.run_work(move |at| {
             let row = at.client.query_opt("select key from minke.session where name = $1", &[&name])?;
             Ok(row.map(|row| row.try_get(0)).transpose()?)
         })
     }
 
-    fn find(&self, name: &Name) -> io::Result<Found> {
+    fn find_file(&self, name: &FileName) -> io::Result<FileLookup> {
         let name = name.clone();
-        self.link.ask(move |at| {
+        self.link.run_work(move |at| {
             let row = at.client.query_opt(
                 "select s.key, f.key, f.kind, f.bytes, (extract(epoch from f.modified) * 1000)::bigint,
                         case when f.bytes <= $3 then f.content end
                  from minke.session s left join minke.file f on f.session = s.key and f.name = $2
                  where s.name = $1",
-                &[&name.session, &name.file, &SMALL_BYTES],
+                &[&name.session, &name.file, &MAX_INLINE_BYTES],
             )?;
-            let Some(row) = row else { return Ok(Found::NoSession) };
-            let Some(key) = row.try_get(1)? else { return Ok(Found::NoFile) };
-            Ok(Found::File(Row {
+            let Some(row) = row else { return Ok(FileLookup::NoSession) };
+            let Some(key) = row.try_get(1)? else { return Ok(FileLookup::NoFile) };
+            Ok(FileLookup::File(FileRow {
                 session: row.try_get(0)?,
                 key,
                 kind: row.try_get(2)?,
                 bytes: row.try_get(3)?,
                 modified: row.try_get(4)?,
-                small: row.try_get(5)?,
+                inline_content: row.try_get(5)?,
             }))
         })
     }
 
-    /// Makes a file that must not be there, or, if it may, takes the one that is.
-    fn make(&self, name: &Name, kind: &'static str, must_be_new: bool) -> io::Result<Row> {
+    /// Creates a file, or, unless it must be new, opens the existing one.
+    fn create_file(&self, name: &FileName, kind: &'static str, must_be_new: bool) -> io::Result<FileRow> {
         let wanted = name.clone();
-        let (made, row) = self.link.change(move |at| {
+        let (inserted, row) = self.link.run_change(move |at| {
             let made = at.client.execute(
                 "insert into minke.file (session, name, kind)
                  select key, $2, $3 from minke.session where name = $1 on conflict (session, name) do nothing",
@@ -127,51 +127,56 @@ impl TableDisk {
                 &[&wanted.session, &wanted.file],
             )?;
             let row = row.ok_or(io::ErrorKind::NotFound)?;
-            let row = Row {
+            let row = FileRow {
                 session: row.try_get(0)?,
                 key: row.try_get(1)?,
                 kind: row.try_get(2)?,
                 bytes: row.try_get(3)?,
                 modified: None,
-                small: None,
+                inline_content: None,
             };
-            // After a break in between, an empty file is the one that we made.
-            Ok((made > 0 || (at.again && row.bytes == 0), row))
+            // After a lost connection, an empty file is the one created by the earlier attempt.
+            Ok((made > 0 || (at.is_retry && row.bytes == 0), row))
         })?;
-        if must_be_new && !made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(row) }
+        if must_be_new && !inserted { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(row) }
     }
 
-    fn row(&self, name: &Name, kind: &'static str, how: OpenHow) -> io::Result<Row> {
-        match how {
-            OpenHow::AppendNew => self.make(name, kind, true),
-            OpenHow::Write => self.make(name, kind, false),
-            OpenHow::Read | OpenHow::Append | OpenHow::Directory => match self.find(name)? {
-                Found::File(row) => Ok(row),
-                Found::NoFile | Found::NoSession => Err(io::ErrorKind::NotFound.into()),
+    fn open_row(&self, name: &FileName, kind: &'static str, mode: OpenMode) -> io::Result<FileRow> {
+        match mode {
+            OpenMode::AppendNew => self.create_file(name, kind, true),
+            OpenMode::Write => self.create_file(name, kind, false),
+            OpenMode::Read | OpenMode::Append | OpenMode::Directory => match self.find_file(name)? {
+                FileLookup::File(row) => Ok(row),
+                FileLookup::NoFile | FileLookup::NoSession => Err(io::ErrorKind::NotFound.into()),
             },
         }
     }
 
-    fn log(&self, name: &Name, own: bool, how: OpenHow) -> io::Result<Box<dyn DiskFile>> {
-        let row = self.row(name, "log", how)?;
-        let right = match (own, how) {
-            (false, _) => Right::Copying,
-            (true, OpenHow::Read) => Right::Fence(None),
-            (true, _) => Right::Fence(self.link.held.fence(row.session, LEASE)),
+    fn open_log(&self, name: &FileName, own: bool, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let row = self.open_row(name, "log", mode)?;
+        let write_right = match (own, mode) {
+            (false, _) => WriteRight::Copying,
+            (true, OpenMode::Read) => WriteRight::Lease(None),
+            (true, _) => WriteRight::Lease(self.link.held_leases.fencing_token(row.session, LEASE_LOCK)),
         };
-        let log = LogRow { session: row.session, file: row.key, right };
-        Ok(Box::new(LogFile::new(&self.link, log, row.bytes.cast_unsigned())))
+        let log = LogRow { session: row.session, file: row.key, write_right };
+        Ok(Box::new(TableLogFile::new(&self.link, log, row.bytes.cast_unsigned())))
     }
 
-    fn lock(&self, name: &Name, which: &'static str, look: bool) -> io::Result<Box<dyn DiskFile>> {
-        let session = self.session(&name.session)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(Lock::open(&self.link, &self.locks, (session, name), which, look)?))
+    fn open_lock(
+        &self,
+        name: &FileName,
+        lock_name: &'static str,
+        only_check: bool,
+    ) -> io::Result<Box<dyn DiskFile>> {
+        let session = self.session_row(&name.session)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(RowLock::open_lock(&self.link, &self.locks, (session, name), lock_name, only_check)?))
     }
 
-    /// Gives a draft its name: the whole content at once.
-    fn publish(&self, draft: &Draft, to: &Name) -> io::Result<()> {
-        let (to, content) = (to.clone(), draft.bytes().clone());
-        self.link.change(move |at| {
+    /// Renames a draft, which stores its whole content at once.
+    fn publish_draft(&self, draft: &DraftFile, to: &FileName) -> io::Result<()> {
+        let (to, content) = (to.clone(), draft.lock_bytes().clone());
+        self.link.run_change(move |at| {
             let put = at.client.execute(
                 "insert into minke.file (session, name, kind, bytes, content)
                  select key, $2, 'content', length($3::bytea), $3 from minke.session where name = $1
@@ -183,19 +188,19 @@ impl TableDisk {
         })
     }
 
-    /// A session gets another name.
-    fn move_session(&self, from: &Name, to: &Name) -> io::Result<()> {
-        let key = self.session(&from.session)?.ok_or(io::ErrorKind::NotFound)?;
+    /// Renames a session.
+    fn move_session(&self, from: &FileName, to: &FileName) -> io::Result<()> {
+        let key = self.session_row(&from.session)?.ok_or(io::ErrorKind::NotFound)?;
         let name = to.session.clone();
-        self.link.change(move |at| {
+        self.link.run_change(move |at| {
             at.client.execute("update minke.session set name = $2 where key = $1", &[&key, &name])?;
             Ok(())
         })?;
-        let shelf = |name: &Name| name.session.split('/').next().map(str::to_owned);
-        if shelf(from) != shelf(to) {
-            // Whoever still waits for its locks finds that they are no longer at their place.
-            for which in [LEASE, FORKS] {
-                match std::fs::remove_file(locks::local(&self.locks, &from.session, which)) {
+        let parent_dir = |name: &FileName| name.session.split('/').next().map(str::to_owned);
+        if parent_dir(from) != parent_dir(to) {
+            // A process that still waits for the locks finds that they have moved.
+            for lock_name in [LEASE_LOCK, FORKS_LOCK] {
+                match std::fs::remove_file(locks::local_lock_path(&self.locks, &from.session, lock_name)) {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                     _ => {}
                 }
@@ -204,10 +209,10 @@ impl TableDisk {
         Ok(())
     }
 
-    /// A file, or a directory with everything in it, gets another name in its session.
-    fn move_file(&self, from: &Name, to: &Name) -> io::Result<()> {
+    /// Renames a file, or a directory with its content, within its session.
+    fn move_file(&self, from: &FileName, to: &FileName) -> io::Result<()> {
         let (session, from, to) = (from.session.clone(), from.file.clone(), to.file.clone());
-        self.link.change(move |at| {
+        self.link.run_change(move |at| {
             let mut change = at.client.transaction()?;
             let key: i64 = change
                 .query_opt("select key from minke.session where name = $1", &[&session])?
@@ -219,7 +224,7 @@ impl TableDisk {
                 &[&key, &from],
             )?;
             if !there.try_get::<_, bool>(0)? {
-                return if at.again { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) };
+                return if at.is_retry { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) };
             }
             change.execute(
                 "delete from minke.file where session = $1 and name = $2 and kind <> 'directory'",
@@ -238,81 +243,83 @@ impl TableDisk {
 }
 
 impl Disk for TableDisk {
-    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Box<dyn DiskFile>> {
-        if self.is_outside(path) {
-            return RealDisk.open(path, how);
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        if self.is_outside_root(path) {
+            return RealDisk.open(path, mode);
         }
-        match self.named(path)? {
-            Named::Lease(name) => self.lock(&name, LEASE, how == OpenHow::Read),
-            Named::Implied(name) if how == OpenHow::Directory && name.file == FORKS => {
-                self.lock(&name, FORKS, false)
+        match self.parse_path(path)? {
+            RowTarget::Lease(name) => self.open_lock(&name, LEASE_LOCK, mode == OpenMode::Read),
+            RowTarget::Implied(name) if mode == OpenMode::Directory && name.file == FORKS_LOCK => {
+                self.open_lock(&name, FORKS_LOCK, false)
             }
-            Named::Ballast(_) => Ok(Box::new(Draft::default())),
-            Named::Draft(name) => {
-                let mut drafts = self.drafts();
-                if how == OpenHow::AppendNew && drafts.contains_key(&name) {
+            RowTarget::Ballast(_) => Ok(Box::new(DraftFile::default())),
+            RowTarget::Draft(name) => {
+                let mut drafts = self.lock_drafts();
+                if mode == OpenMode::AppendNew && drafts.contains_key(&name) {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
                 Ok(Box::new(drafts.entry(name).or_default().clone()))
             }
-            Named::OwnLog(name) => self.log(&name, true, how),
-            Named::CopiedLog(name) => self.log(&name, false, how),
-            Named::Other(name) => {
-                let row = self.row(&name, "content", how)?;
-                Ok(Box::new(Content {
+            RowTarget::OwnLog(name) => self.open_log(&name, true, mode),
+            RowTarget::CopiedLog(name) => self.open_log(&name, false, mode),
+            RowTarget::Other(name) => {
+                let row = self.open_row(&name, "content", mode)?;
+                Ok(Box::new(RowFile {
                     link: Arc::clone(&self.link),
                     key: row.key,
-                    bytes: Mutex::new(row.bytes.cast_unsigned()),
-                    small: Mutex::new(row.small),
+                    known_bytes: Mutex::new(row.bytes.cast_unsigned()),
+                    inline_content: Mutex::new(row.inline_content),
                 }))
             }
-            Named::Shelf(_) | Named::Session(_) | Named::Implied(_) => {
+            RowTarget::SessionsDir(_) | RowTarget::Session(_) | RowTarget::Implied(_) => {
                 Err(io::ErrorKind::IsADirectory.into())
             }
         }
     }
 
-    fn adopt(&self, fd: OwnedFd) -> io::Result<Box<dyn DiskFile>> {
-        // It came across an exec; it must not cross another one by accident.
+    fn adopt_fd(&self, fd: OwnedFd) -> io::Result<Box<dyn DiskFile>> {
+        // It was inherited through an exec and must not be inherited through another one.
         rustix::io::fcntl_setfd(fd.as_fd(), rustix::io::FdFlags::CLOEXEC)?;
         let file = File::from(fd);
-        let session = match Lock::named(&file)? {
-            Some(name) => self.session(&name)?,
+        let session = match RowLock::read_lock_name(&file)? {
+            Some(name) => self.session_row(&name)?,
             None => None,
         };
-        Ok(Box::new(Lock::new(&self.link, file, session, LEASE, false)))
+        Ok(Box::new(RowLock::new(&self.link, file, session, LEASE_LOCK, false)))
     }
 
-    fn is_at(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
-        let (name, which) = match self.named(path)? {
-            Named::Lease(name) => (name, LEASE),
-            Named::Implied(name) if name.file == FORKS => (name, FORKS),
+    fn is_file_at(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
+        let (name, lock_name) = match self.parse_path(path)? {
+            RowTarget::Lease(name) => (name, LEASE_LOCK),
+            RowTarget::Implied(name) if name.file == FORKS_LOCK => (name, FORKS_LOCK),
             _ => return Err(io::ErrorKind::Unsupported.into()),
         };
-        let Ok(ours) = file.identity() else { return Ok(false) };
-        let there = match std::fs::metadata(locks::local(&self.locks, &name.session, which)) {
+        let Ok(ours) = file.file_identity() else { return Ok(false) };
+        let there = match std::fs::metadata(locks::local_lock_path(&self.locks, &name.session, lock_name)) {
             Ok(there) => there.ino(),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
-        Ok(self.session(&name.session)?.map(|key| (key.cast_unsigned(), there)) == Some(ours))
+        Ok(self.session_row(&name.session)?.map(|key| (key.cast_unsigned(), there)) == Some(ours))
     }
 
-    fn meta(&self, path: &Path) -> io::Result<Option<Meta>> {
-        if self.is_outside(path) {
-            return RealDisk.meta(path);
+    fn metadata(&self, path: &Path) -> io::Result<Option<FileMeta>> {
+        if self.is_outside_root(path) {
+            return RealDisk.metadata(path);
         }
-        let directory = Some(Meta { bytes: 0, directory: true, modified: None });
-        match self.named(path)? {
-            Named::Shelf(_) | Named::Implied(_) => Ok(directory),
-            Named::Ballast(_) => Ok(Some(Meta { bytes: BALLAST_BYTES, directory: false, modified: None })),
-            Named::Session(name) => Ok(self.session(&name.session)?.and(directory)),
-            Named::Draft(name) => Ok(self.drafts().get(&name).map(|draft| Meta {
-                bytes: draft.bytes().len() as u64,
-                directory: false,
+        let directory = Some(FileMeta { bytes: 0, is_dir: true, modified: None });
+        match self.parse_path(path)? {
+            RowTarget::SessionsDir(_) | RowTarget::Implied(_) => Ok(directory),
+            RowTarget::Ballast(_) => {
+                Ok(Some(FileMeta { bytes: BALLAST_BYTES, is_dir: false, modified: None }))
+            }
+            RowTarget::Session(name) => Ok(self.session_row(&name.session)?.and(directory)),
+            RowTarget::Draft(name) => Ok(self.lock_drafts().get(&name).map(|draft| FileMeta {
+                bytes: draft.lock_bytes().len() as u64,
+                is_dir: false,
                 modified: None,
             })),
-            Named::Lease(name) => self.link.ask(move |at| {
+            RowTarget::Lease(name) => self.link.run_work(move |at| {
                 let row = at.client.query_opt(
                     "select (extract(epoch from l.since) * 1000)::bigint
                      from minke.session s left join minke.lease l on l.session = s.key and l.name = 'lease'
@@ -321,62 +328,68 @@ impl Disk for TableDisk {
                 )?;
                 let Some(row) = row else { return Ok(None) };
                 let since: Option<i64> = row.try_get(0)?;
-                Ok(Some(Meta { bytes: 0, directory: false, modified: since.map(i64::cast_unsigned) }))
+                Ok(Some(FileMeta { bytes: 0, is_dir: false, modified: since.map(i64::cast_unsigned) }))
             }),
-            Named::OwnLog(name) | Named::CopiedLog(name) | Named::Other(name) => match self.find(&name)? {
-                Found::NoSession => Ok(None),
-                Found::NoFile => self.link.ask(move |at| {
-                    let row = at.client.query_one(
+            RowTarget::OwnLog(name) | RowTarget::CopiedLog(name) | RowTarget::Other(name) => {
+                match self.find_file(&name)? {
+                    FileLookup::NoSession => Ok(None),
+                    FileLookup::NoFile => self.link.run_work(move |at| {
+                        let row = at.client.query_one(
                         "select exists (select 1 from minke.session s join minke.file f on f.session = s.key
                          where s.name = $1 and starts_with(f.name, $2 || '/'))",
                         &[&name.session, &name.file],
                     )?;
-                    Ok(directory.filter(|_| row.get(0)))
-                }),
-                Found::File(row) => Ok(Some(Meta {
-                    bytes: row.bytes.cast_unsigned(),
-                    directory: row.kind == "directory",
-                    modified: row.modified.map(i64::cast_unsigned),
-                })),
-            },
+                        Ok(directory.filter(|_| row.get(0)))
+                    }),
+                    FileLookup::File(row) => Ok(Some(FileMeta {
+                        bytes: row.bytes.cast_unsigned(),
+                        is_dir: row.kind == "directory",
+                        modified: row.modified.map(i64::cast_unsigned),
+                    })),
+                }
+            }
         }
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        match self.named(path)? {
-            Named::Shelf(_) | Named::Implied(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            Named::Session(name) => {
+        match self.parse_path(path)? {
+            RowTarget::SessionsDir(_) | RowTarget::Implied(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            RowTarget::Session(name) => {
                 let label = self.label.clone();
-                self.link.change(move |at| {
-                    let made = at.client.execute(
+                self.link.run_change(move |at| {
+                    let inserted = at.client.execute(
                         "insert into minke.session (name, label) values ($1, $2) on conflict do nothing",
                         &[&name.session, &label],
                     )?;
-                    if made == 0 && !at.again { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
+                    if inserted == 0 && !at.is_retry {
+                        Err(io::ErrorKind::AlreadyExists.into())
+                    } else {
+                        Ok(())
+                    }
                 })
             }
-            Named::Other(name) => self.make(&name, "directory", true).map(drop),
+            RowTarget::Other(name) => self.create_file(&name, "directory", true).map(drop),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        if self.is_outside(path) {
+        if self.is_outside_root(path) {
             return RealDisk.sync_dir(path);
         }
-        self.link.flush()
+        self.link.flush_commits()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match (self.named(from)?, self.named(to)?) {
-            (Named::Session(from), Named::Session(to)) => self.move_session(&from, &to),
-            (Named::Draft(from), Named::Other(to)) => {
-                let draft = self.drafts().get(&from).cloned().ok_or(io::ErrorKind::NotFound)?;
-                self.publish(&draft, &to)?;
-                self.drafts().remove(&from);
+        match (self.parse_path(from)?, self.parse_path(to)?) {
+            (RowTarget::Session(from), RowTarget::Session(to)) => self.move_session(&from, &to),
+            (RowTarget::Draft(from), RowTarget::Other(to)) => {
+                let draft = self.lock_drafts().get(&from).cloned().ok_or(io::ErrorKind::NotFound)?;
+                self.publish_draft(&draft, &to)?;
+                self.lock_drafts().remove(&from);
                 Ok(())
             }
-            (Named::Other(from), Named::Other(to)) if from.session == to.session => {
+            (RowTarget::Other(from), RowTarget::Other(to)) if from.session == to.session => {
                 self.move_file(&from, &to)
             }
             _ => Err(io::ErrorKind::InvalidInput.into()),
@@ -384,22 +397,22 @@ impl Disk for TableDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        if self.is_outside(path) {
+        if self.is_outside_root(path) {
             return RealDisk.remove_file(path);
         }
-        match self.named(path)? {
-            Named::Lease(_) | Named::Ballast(_) => Ok(()),
-            Named::Draft(name) => {
-                self.drafts().remove(&name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        match self.parse_path(path)? {
+            RowTarget::Lease(_) | RowTarget::Ballast(_) => Ok(()),
+            RowTarget::Draft(name) => {
+                self.lock_drafts().remove(&name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
             }
-            Named::OwnLog(name) | Named::CopiedLog(name) | Named::Other(name) => {
-                self.link.change(move |at| {
+            RowTarget::OwnLog(name) | RowTarget::CopiedLog(name) | RowTarget::Other(name) => {
+                self.link.run_change(move |at| {
                     let removed = at.client.execute(
                         "delete from minke.file f using minke.session s
                          where s.key = f.session and s.name = $1 and f.name = $2 and f.kind <> 'directory'",
                         &[&name.session, &name.file],
                     )?;
-                    if removed == 0 && !at.again { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+                    if removed == 0 && !at.is_retry { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
                 })
             }
             _ => Err(io::ErrorKind::IsADirectory.into()),
@@ -407,17 +420,17 @@ impl Disk for TableDisk {
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        match self.named(path)? {
-            Named::Implied(_) => Ok(()),
-            Named::Session(name) => self.link.change(move |at| {
+        match self.parse_path(path)? {
+            RowTarget::Implied(_) => Ok(()),
+            RowTarget::Session(name) => self.link.run_change(move |at| {
                 let removed = at.client.execute(
                     "delete from minke.session s where s.name = $1
                      and not exists (select 1 from minke.file f where f.session = s.key)",
                     &[&name.session],
                 )?;
-                if removed == 0 && !at.again { Err(not_empty()) } else { Ok(()) }
+                if removed == 0 && !at.is_retry { Err(not_empty_error()) } else { Ok(()) }
             }),
-            Named::Other(name) => self.link.change(move |at| {
+            RowTarget::Other(name) => self.link.run_change(move |at| {
                 at.client.execute(
                     "delete from minke.file f using minke.session s
                      where s.key = f.session and s.name = $1 and f.name = $2 and f.kind = 'directory'",
@@ -430,20 +443,20 @@ impl Disk for TableDisk {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        let name = match self.named(path)? {
-            Named::Shelf(shelf) => {
-                return self.link.ask(move |at| {
+        let name = match self.parse_path(path)? {
+            RowTarget::SessionsDir(parent_dir) => {
+                return self.link.run_work(move |at| {
                     let rows = at.client.query(
                         "select substr(name, length($1) + 2) from minke.session where starts_with(name, $1 || '/')",
-                        &[&shelf],
+                        &[&parent_dir],
                     )?;
                     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
                 });
             }
-            Named::Session(name) | Named::Implied(name) | Named::Other(name) => name,
+            RowTarget::Session(name) | RowTarget::Implied(name) | RowTarget::Other(name) => name,
             _ => return Err(io::ErrorKind::NotADirectory.into()),
         };
-        self.link.ask(move |at| {
+        self.link.run_work(move |at| {
             let rows = at.client.query(
                 "select distinct split_part(substr(f.name, length($2) + 1), '/', 1)
                  from minke.session s left join minke.file f on f.session = s.key and starts_with(f.name, $2)
@@ -456,17 +469,17 @@ impl Disk for TableDisk {
             if rows.is_empty() {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            let names: Result<Vec<Option<String>>, Trouble> =
+            let names: Result<Vec<Option<String>>, LinkError> =
                 rows.iter().map(|row| Ok(row.try_get(0)?)).collect();
             Ok(names?.into_iter().flatten().filter(|name| !name.is_empty()).collect())
         })
     }
 
-    fn breathe(&self) {
+    fn pause_briefly(&self) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn not_empty() -> Trouble {
-    Trouble::Refused(io::ErrorKind::DirectoryNotEmpty.into())
+fn not_empty_error() -> LinkError {
+    LinkError::Refused(io::ErrorKind::DirectoryNotEmpty.into())
 }

@@ -1,9 +1,9 @@
-//! Locks: a row that says who holds a session, and a kernel lock between the processes of one home.
+//! Locks: a row that names the holder of a session, and a kernel lock between the processes of one home.
 //!
-//! The row has an owner (a home), an expiry by the server's clock, and a fence that grows with every holder. The kernel
-//! lock is on a local file, so that it can be handed to a pod that is started and is free at once when its holder dies:
-//! then a process of the same home takes the row without waiting, while other homes wait until it expires.
-//! Promise: whoever was overtaken writes nothing any more
+//! The row has an owner (a home), an expiry by the server's clock, and a fencing token that grows with every holder.
+//! The kernel lock is on a local file, so that it can be passed to a new pod and is free at once when its holder dies:
+//! then another process of the same home takes the row without waiting, while other homes wait until it expires.
+//! Guarantee: a writer that lost its lease writes nothing more
 //! (`an_overtaken_writer_writes_nothing`, `a_killed_writer_of_this_home_is_followed_at_once`).
 
 use std::fs::{File, TryLockError};
@@ -17,41 +17,41 @@ use std::time::{Duration, Instant};
 
 use minke_session::DiskFile;
 
-use crate::link::{Link, durable};
-use crate::names::Name;
+use crate::path_names::FileName;
+use crate::server_link::{ServerLink, durable_transaction};
 
-/// The lock of whoever writes.
-pub(crate) const LEASE: &str = "lease";
-/// The lock of whoever looks at the forks of a session and acts on it.
-pub(crate) const FORKS: &str = "forks";
-/// Between two looks at a lock that is waited for, and how long it is waited for.
-const LOOK: Duration = Duration::from_millis(10);
-const WAIT: Duration = Duration::from_secs(60);
-/// Longer than any name that is written into a lock file.
-const NAME_BYTES: usize = 256;
+/// The lock of the writer.
+pub(crate) const LEASE_LOCK: &str = "lease";
+/// The lock for reading the forks of a session and acting on them.
+pub(crate) const FORKS_LOCK: &str = "forks";
+/// The poll interval for a lock, and the timeout.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than any name in a lock file.
+const MAX_NAME_BYTES: usize = 256;
 
-/// The local file that stands for a session.
-pub(crate) fn local(locks: &Path, session: &str, name: &'static str) -> PathBuf {
+/// Returns the local lock file of a session.
+pub(crate) fn local_lock_path(locks: &Path, session: &str, name: &'static str) -> PathBuf {
     let id = session.rsplit('/').next().unwrap_or(session);
     let id = id.strip_prefix(".new-").unwrap_or(id);
-    if name == LEASE { locks.join(id) } else { locks.join(format!("{id}.{name}")) }
+    if name == LEASE_LOCK { locks.join(id) } else { locks.join(format!("{id}.{name}")) }
 }
 
 /// An open lock.
-pub(crate) struct Lock {
-    link: Arc<Link>,
+pub(crate) struct RowLock {
+    link: Arc<ServerLink>,
     file: File,
-    /// The session's row; `None` if what was handed on is no lease.
+    /// The session's row; `None` if the inherited file is not a lease.
     pub(crate) session: Option<i64>,
     name: &'static str,
-    /// Only looks whether somebody holds it.
-    look: bool,
-    fence: Mutex<Option<i64>>,
-    /// The kernel lock was handed on: dropping this frees nothing.
-    handed: AtomicBool,
+    /// Only checks whether the lock is held.
+    only_checks: bool,
+    token: Mutex<Option<i64>>,
+    /// The kernel lock was passed on: dropping this does not release it.
+    is_handed_on: AtomicBool,
 }
 
-impl std::fmt::Debug for Lock {
+impl std::fmt::Debug for RowLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lock")
             .field("session", &self.session)
@@ -60,55 +60,55 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-impl Lock {
-    pub(crate) fn open(
-        link: &Arc<Link>,
+impl RowLock {
+    pub(crate) fn open_lock(
+        link: &Arc<ServerLink>,
         locks: &Path,
-        session: (i64, &Name),
+        session: (i64, &FileName),
         name: &'static str,
-        look: bool,
-    ) -> io::Result<Lock> {
-        let path = local(locks, &session.1.session, name);
+        only_check: bool,
+    ) -> io::Result<RowLock> {
+        let path = local_lock_path(locks, &session.1.session, name);
         let file =
             File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         if file.metadata()?.len() == 0 {
-            // What it stands for, for a process that is handed the descriptor alone.
+            // The session's name, for a process that inherits only the descriptor.
             file.write_all_at(session.1.session.replace("/.new-", "/").as_bytes(), 0)?;
         }
-        Ok(Lock::new(link, file, Some(session.0), name, look))
+        Ok(RowLock::new(link, file, Some(session.0), name, only_check))
     }
 
     pub(crate) fn new(
-        link: &Arc<Link>,
+        link: &Arc<ServerLink>,
         file: File,
         session: Option<i64>,
         name: &'static str,
-        look: bool,
-    ) -> Lock {
-        let (link, fence) = (Arc::clone(link), Mutex::new(None));
-        Lock { link, file, session, name, look, fence, handed: AtomicBool::new(false) }
+        only_checks: bool,
+    ) -> RowLock {
+        let (link, token) = (Arc::clone(link), Mutex::new(None));
+        RowLock { link, file, session, name, only_checks, token, is_handed_on: AtomicBool::new(false) }
     }
 
-    /// The session that a lock file which was handed on stands for.
-    pub(crate) fn named(file: &File) -> io::Result<Option<String>> {
-        let mut text = vec![0; NAME_BYTES];
+    /// Reads the session's name from an inherited lock file.
+    pub(crate) fn read_lock_name(file: &File) -> io::Result<Option<String>> {
+        let mut text = vec![0; MAX_NAME_BYTES];
         let read = file.read_at(&mut text, 0)?;
         text.truncate(read);
         Ok(String::from_utf8(text).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
-    fn fence(&self) -> Option<i64> {
-        *self.fence.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fencing_token(&self) -> Option<i64> {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn session(&self) -> io::Result<i64> {
+    fn session_row(&self) -> io::Result<i64> {
         self.session.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Whether nobody else has the row.
-    fn is_free(&self) -> io::Result<bool> {
-        let (session, name, owner) = (self.session()?, self.name, self.link.owner);
-        self.link.ask(move |at| {
+    /// Returns whether no other process has the row.
+    fn is_row_free(&self) -> io::Result<bool> {
+        let (session, name, owner) = (self.session_row()?, self.name, self.link.owner);
+        self.link.run_work(move |at| {
             let row = at.client.query_opt(
                 "select 1 from minke.lease
                  where session = $1 and name = $2 and owner is not null and owner <> $3
@@ -119,13 +119,13 @@ impl Lock {
         })
     }
 
-    /// Takes the row: on the server's disk before anybody writes under the new fence.
-    fn take(&self) -> io::Result<bool> {
-        let (session, name, owner) = (self.session()?, self.name, self.link.owner);
+    /// Takes the row. The commit is durable before any write with the new token.
+    fn take_row(&self) -> io::Result<bool> {
+        let (session, name, owner) = (self.session_row()?, self.name, self.link.owner);
         let lease_ms = self.link.times.lease_ms();
         let since = Instant::now();
-        let fence = self.link.ask(move |at| {
-            let mut change = durable(at.client)?;
+        let fence = self.link.run_work(move |at| {
+            let mut change = durable_transaction(at.client)?;
             let row = change.query_opt(
                 "insert into minke.lease as l (session, name, fence, owner, since, expires)
                  select key, $2, 1, $3, clock_timestamp(), clock_timestamp() + $4 * interval '1 millisecond'
@@ -142,20 +142,20 @@ impl Lock {
             Ok(fence)
         })?;
         let Some(fence) = fence else { return Ok(false) };
-        self.link.held.took(session, self.name, fence, since);
-        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence);
+        self.link.held_leases.add_lease(session, self.name, fence, since);
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence);
         Ok(true)
     }
 
-    fn release(&self) {
-        let (Some(session), Some(fence)) = (self.session, self.fence()) else { return };
-        self.link.held.let_go(session, self.name, fence);
-        if self.handed.load(Ordering::SeqCst) {
+    fn release_row(&self) {
+        let (Some(session), Some(fence)) = (self.session, self.fencing_token()) else { return };
+        self.link.held_leases.forget_lease(session, self.name, fence);
+        if self.is_handed_on.load(Ordering::SeqCst) {
             return;
         }
         let (name, owner) = (self.name, self.link.owner);
-        // If it cannot be said, the row expires; processes of this home do not wait for that.
-        let released = self.link.change(move |at| {
+        // If this fails, the row expires; processes of this home do not wait for that.
+        let released = self.link.run_change(move |at| {
             at.client.execute(
                 "update minke.lease set owner = null, expires = null
                  where session = $1 and name = $2 and fence = $3 and owner = $4",
@@ -169,23 +169,23 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for RowLock {
     fn drop(&mut self) {
-        self.release();
+        self.release_row();
     }
 }
 
-impl DiskFile for Lock {
+impl DiskFile for RowLock {
     fn append(&self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The whole of what the holder says about himself.
+    /// Replaces the whole holder record.
     fn write_at(&self, bytes: &[u8], _: u64) -> io::Result<usize> {
-        let (session, name, owner) = (self.session()?, self.name, self.link.owner);
+        let (session, name, owner) = (self.session_row()?, self.name, self.link.owner);
         let text = String::from_utf8(bytes.to_vec()).map_err(io::Error::other)?;
-        let fence = self.fence().ok_or_else(|| io::Error::other("the lease is not held"))?;
-        self.link.change(move |at| {
+        let fence = self.fencing_token().ok_or_else(|| io::Error::other("the lease is not held"))?;
+        self.link.run_change(move |at| {
             at.client.execute(
                 "update minke.lease set holder = $5, since = clock_timestamp()
                  where session = $1 and name = $2 and fence = $3 and owner = $4",
@@ -197,8 +197,8 @@ impl DiskFile for Lock {
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        let (session, name) = (self.session()?, self.name);
-        let text: Option<String> = self.link.ask(move |at| {
+        let (session, name) = (self.session_row()?, self.name);
+        let text: Option<String> = self.link.run_work(move |at| {
             let row = at.client.query_opt(
                 "select holder from minke.lease where session = $1 and name = $2",
                 &[&session, &name],
@@ -206,7 +206,7 @@ impl DiskFile for Lock {
             Ok(row.map(|row| row.try_get(0)).transpose()?)
         })?;
         let text = text.unwrap_or_default();
-        Ok(crate::names::copy(text.as_bytes(), offset, bytes))
+        Ok(crate::path_names::copy_at(text.as_bytes(), offset, bytes))
     }
 
     fn size(&self) -> io::Result<u64> {
@@ -218,7 +218,7 @@ impl DiskFile for Lock {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.link.flush()
+        self.link.flush_commits()
     }
 
     fn try_lock(&self) -> io::Result<bool> {
@@ -227,7 +227,7 @@ impl DiskFile for Lock {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(e)) => return Err(e),
         }
-        let free = if self.look { self.is_free() } else { self.take() };
+        let free = if self.only_checks { self.is_row_free() } else { self.take_row() };
         if !matches!(free, Ok(true)) {
             self.file.unlock()?;
         }
@@ -235,23 +235,23 @@ impl DiskFile for Lock {
     }
 
     fn lock(&self) -> io::Result<()> {
-        let until = Instant::now() + WAIT;
+        let until = Instant::now() + LOCK_TIMEOUT;
         while !self.try_lock()? {
             if Instant::now() >= until {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "somebody holds the lock for too long"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the lock"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(LOCK_POLL_INTERVAL);
         }
         Ok(())
     }
 
-    fn duplicate(&self) -> io::Result<OwnedFd> {
+    fn duplicate_fd(&self) -> io::Result<OwnedFd> {
         let copy = self.file.try_clone().map(OwnedFd::from)?;
-        self.handed.store(true, Ordering::SeqCst);
+        self.is_handed_on.store(true, Ordering::SeqCst);
         Ok(copy)
     }
 
-    fn identity(&self) -> io::Result<(u64, u64)> {
-        Ok((self.session()?.cast_unsigned(), self.file.metadata()?.ino()))
+    fn file_identity(&self) -> io::Result<(u64, u64)> {
+        Ok((self.session_row()?.cast_unsigned(), self.file.metadata()?.ino()))
     }
 }

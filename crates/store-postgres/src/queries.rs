@@ -1,27 +1,30 @@
-//! What is asked of many sessions at once: how their logs look, how they stand, which may be started here.
+//! Queries about many sessions: their logs, their availability, and claims.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use minke_record::{Millis, SessionId};
-use minke_session::Stamp;
+use minke_session::LogStamp;
 
-use crate::link::{Link, Trouble, durable};
+use crate::server_link::{LinkError, ServerLink, durable_transaction};
 
-/// The name of a session that is kept.
-pub(crate) fn name(id: SessionId) -> String {
+/// Returns the name of a permanent session.
+pub(crate) fn session_name(id: SessionId) -> String {
     format!("sessions/{id}")
 }
 
-fn id(name: &str) -> Option<SessionId> {
+fn parse_session_id(name: &str) -> Option<SessionId> {
     name.strip_prefix("sessions/")?.parse().ok()
 }
 
-/// Of one session, or of all: the newest file of each log.
-pub(crate) fn stamps(link: &Arc<Link>, one: Option<SessionId>) -> io::Result<BTreeMap<SessionId, Stamp>> {
-    let one = one.map(name);
-    link.ask(move |at| {
+/// Returns the stamp of one session, or of all: the newest file of each log.
+pub(crate) fn log_stamps(
+    link: &Arc<ServerLink>,
+    one: Option<SessionId>,
+) -> io::Result<BTreeMap<SessionId, LogStamp>> {
+    let one = one.map(session_name);
+    link.run_work(move |at| {
         let rows = at.client.query(
             "select s.name, f.name, f.bytes, (extract(epoch from f.modified) * 1000)::bigint
              from minke.session s
@@ -39,10 +42,10 @@ pub(crate) fn stamps(link: &Arc<Link>, one: Option<SessionId>) -> io::Result<BTr
             let number = file.strip_prefix("log.").and_then(|rest| rest.strip_suffix(".jsonl"));
             let file = number.and_then(|number| number.parse().ok()).unwrap_or(0);
             let (bytes, modified): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
-            // One that is being made is none yet.
-            if let Some(id) = id(session) {
+            // An unfinished session has no id yet.
+            if let Some(id) = parse_session_id(session) {
                 let stamp =
-                    Stamp { file, bytes: bytes.cast_unsigned(), modified: Some(modified.cast_unsigned()) };
+                    LogStamp { file, bytes: bytes.cast_unsigned(), modified: Some(modified.cast_unsigned()) };
                 stamps.insert(id, stamp);
             }
         }
@@ -50,26 +53,29 @@ pub(crate) fn stamps(link: &Arc<Link>, one: Option<SessionId>) -> io::Result<BTr
     })
 }
 
-/// Whose lease it is.
+/// The owner of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// This home's, if one of its processes lives.
-    Ours,
-    /// Another home's, and not expired.
-    Other,
+pub(crate) enum LeaseOwner {
+    /// This home, if one of its processes is live.
+    ThisHome,
+    /// Another home, and the lease has not expired.
+    OtherHome,
 }
 
-/// What the tables say of who may write a session.
-pub(crate) struct Row {
+/// The workspace and the lease of a session.
+pub(crate) struct LeaseRow {
     pub(crate) label: String,
-    pub(crate) held: Option<Whose>,
+    pub(crate) owner: Option<LeaseOwner>,
     pub(crate) holder: String,
     pub(crate) since: Option<Millis>,
 }
 
-pub(crate) fn rows(link: &Arc<Link>, ids: &[SessionId]) -> io::Result<BTreeMap<SessionId, Row>> {
-    let (names, owner): (Vec<String>, _) = (ids.iter().copied().map(name).collect(), link.owner);
-    link.ask(move |at| {
+pub(crate) fn lease_rows(
+    link: &Arc<ServerLink>,
+    ids: &[SessionId],
+) -> io::Result<BTreeMap<SessionId, LeaseRow>> {
+    let (names, owner): (Vec<String>, _) = (ids.iter().copied().map(session_name).collect(), link.owner);
+    link.run_work(move |at| {
         let rows = at.client.query(
             "select s.name, s.label, l.owner = $2, l.expires > clock_timestamp(), coalesce(l.holder, ''),
                     (extract(epoch from l.since) * 1000)::bigint
@@ -77,31 +83,38 @@ pub(crate) fn rows(link: &Arc<Link>, ids: &[SessionId]) -> io::Result<BTreeMap<S
              where s.name = any($1)",
             &[&names, &owner],
         )?;
-        let mut found = BTreeMap::new();
+        let mut rows_by_session = BTreeMap::new();
         for row in &rows {
             let (ours, valid): (Option<bool>, Option<bool>) = (row.try_get(2)?, row.try_get(3)?);
-            let held = match (ours, valid) {
-                (Some(true), _) => Some(Whose::Ours),
-                (Some(false), Some(true)) => Some(Whose::Other),
+            let lease_owner = match (ours, valid) {
+                (Some(true), _) => Some(LeaseOwner::ThisHome),
+                (Some(false), Some(true)) => Some(LeaseOwner::OtherHome),
                 _ => None,
             };
             let since: Option<i64> = row.try_get(5)?;
             let (label, holder) = (row.try_get(1)?, row.try_get(4)?);
-            if let Some(id) = id(row.try_get(0)?) {
-                found.insert(id, Row { label, held, holder, since: since.map(i64::cast_unsigned) });
+            if let Some(id) = parse_session_id(row.try_get(0)?) {
+                rows_by_session.insert(
+                    id,
+                    LeaseRow { label, owner: lease_owner, holder, since: since.map(i64::cast_unsigned) },
+                );
             }
         }
-        Ok(found)
+        Ok(rows_by_session)
     })
 }
 
-/// Takes the right to start these sessions' pods: of those whose workspace is here, that nobody holds, and that no other
-/// host is about to start. A claim that is not used or renewed expires as a lease does.
-pub(crate) fn claim(link: &Arc<Link>, label: &str, ids: &[SessionId]) -> io::Result<Vec<SessionId>> {
-    let names: Vec<String> = ids.iter().copied().map(name).collect();
+/// Claims the right to start these sessions' pods: of those whose workspace is here, whose lease is free, and that no
+/// other host is about to start. A claim that is not used or renewed expires like a lease.
+pub(crate) fn claim_sessions(
+    link: &Arc<ServerLink>,
+    label: &str,
+    ids: &[SessionId],
+) -> io::Result<Vec<SessionId>> {
+    let names: Vec<String> = ids.iter().copied().map(session_name).collect();
     let (owner, label, lease_ms) = (link.owner, label.to_owned(), link.times.lease_ms());
-    link.ask(move |at| {
-        let mut change = durable(at.client)?;
+    link.run_work(move |at| {
+        let mut change = durable_transaction(at.client)?;
         let rows = change.query(
             "with free as (
                  select s.key, s.name from minke.session s
@@ -121,8 +134,8 @@ pub(crate) fn claim(link: &Arc<Link>, label: &str, ids: &[SessionId]) -> io::Res
         )?;
         let claimed = rows
             .iter()
-            .map(|row| Ok(id(row.try_get(0)?)))
-            .collect::<Result<Vec<Option<SessionId>>, Trouble>>()?;
+            .map(|row| Ok(parse_session_id(row.try_get(0)?)))
+            .collect::<Result<Vec<Option<SessionId>>, LinkError>>()?;
         change.commit()?;
         Ok(claimed.into_iter().flatten().collect())
     })

@@ -1,34 +1,35 @@
-//! The tables, and how they come to be: versions one after another, under a lock that hosts share.
+//! The tables and their migrations, applied in order under a lock that all hosts share.
 
 use std::io;
 
 use postgres::Client;
 
-use crate::link::Trouble;
+use crate::server_link::LinkError;
 
-/// What this version of minke reads and writes.
-const VERSION: i32 = 1;
-/// Any number that others do not use: the lock under which tables are made.
-const LOCK: i64 = 0x6d69_6e6b_6500;
+/// The schema version of this program.
+const SCHEMA_VERSION: i32 = 1;
+/// The advisory lock for migrations: an arbitrary number that other programs do not use.
+const ADVISORY_LOCK: i64 = 0x6d69_6e6b_6500;
 
-/// One text for each version, from the first on.
-const STEPS: [&str; 1] = [include_str!("tables.sql")];
+/// One migration for each version.
+const MIGRATIONS: [&str; 1] = [include_str!("tables.sql")];
 
-/// Makes the tables, or looks whether they are those that we know.
-pub(crate) fn prepare(client: &mut Client) -> Result<(), Trouble> {
-    if version(client)? == Some(VERSION) {
+/// Creates the tables, or checks their version.
+pub(crate) fn prepare_tables(client: &mut Client) -> Result<(), LinkError> {
+    if read_version(client)? == Some(SCHEMA_VERSION) {
         return Ok(());
     }
     let mut change = client.transaction()?;
-    change.execute("select pg_advisory_xact_lock($1)", &[&LOCK])?;
-    // Somebody else may have made them while we waited.
-    let mut at = version(&mut change)?.unwrap_or(0);
-    if at > VERSION {
-        let why =
-            format!("the tables are of version {at}; this minke knows up to {VERSION}: use a newer one");
+    change.execute("select pg_advisory_xact_lock($1)", &[&ADVISORY_LOCK])?;
+    // Another process may have created them meanwhile.
+    let mut at = read_version(&mut change)?.unwrap_or(0);
+    if at > SCHEMA_VERSION {
+        let why = format!(
+            "the tables are of version {at}; this minke supports up to {SCHEMA_VERSION}: use a newer one"
+        );
         return Err(io::Error::new(io::ErrorKind::Unsupported, why).into());
     }
-    for step in STEPS.iter().skip(usize::try_from(at).unwrap_or(0)) {
+    for step in MIGRATIONS.iter().skip(usize::try_from(at).unwrap_or(0)) {
         change.batch_execute(step)?;
         at += 1;
     }
@@ -37,8 +38,8 @@ pub(crate) fn prepare(client: &mut Client) -> Result<(), Trouble> {
     Ok(change.commit()?)
 }
 
-fn version(client: &mut impl postgres::GenericClient) -> Result<Option<i32>, Trouble> {
-    // By a query, not by name: what a name means is remembered, and we may have waited since.
+fn read_version(client: &mut impl postgres::GenericClient) -> Result<Option<i32>, LinkError> {
+    // A query, not a reference by name: names are resolved once, possibly before the wait.
     let there = client.query_one(
         "select exists (select 1 from pg_catalog.pg_tables where schemaname = 'minke' and tablename = 'format')",
         &[],

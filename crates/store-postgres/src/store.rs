@@ -1,4 +1,4 @@
-//! The store: the file store over tables, and what PostgreSQL can say with one query.
+//! The store: the file store on tables, with single queries where PostgreSQL allows it.
 
 use std::collections::BTreeMap;
 use std::fs::TryLockError;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use minke_record::{Blob, BlobRef, Draft, SessionId};
 use minke_session::{
-    Disk, FileStore, Fork, Holder, OpenLog, Reader, Stamp, Standing, Store, StoreError, Writer,
+    Disk, FileStore, ForkSpec, LeaseHolder, LogStamp, OpenSession, Reader, SessionAvailability, SessionStore,
+    StoreError, Writer,
 };
 
 use crate::disk::TableDisk;
-use crate::locks::{self, LEASE};
-use crate::queries::{self, Row, Whose};
-use crate::settings::Settings;
+use crate::locks::{self, LEASE_LOCK};
+use crate::queries::{self, LeaseOwner, LeaseRow};
+use crate::settings::PostgresSettings;
 
 /// Sessions in PostgreSQL.
 #[derive(Clone)]
@@ -31,48 +32,54 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects when it is first used.
-    pub fn new(settings: Settings) -> io::Result<PostgresStore> {
+    /// Creates the store. Connects at the first use.
+    pub fn new(settings: PostgresSettings) -> io::Result<PostgresStore> {
         let disk = Arc::new(TableDisk::new(settings)?);
         let root = disk.root.join("sessions");
         Ok(PostgresStore { files: FileStore::new(Arc::clone(&disk) as Arc<dyn Disk>, root), disk })
     }
 
-    /// The same as files, for those who mend them.
+    /// Returns the file store, for repairs.
     pub fn files(&self) -> &FileStore {
         &self.files
     }
 
-    /// The disk that it is made of.
+    /// Returns the disk of the store.
     pub fn disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk) as Arc<dyn Disk>
     }
 
-    /// Whom to tell when a lease that this process holds is another's, or may be: whoever holds it must do nothing more.
+    /// Sets the function that is called when a lease of this process belongs, or may belong, to another one. The
+    /// process must then stop writing.
     pub fn on_loss(&self, lost: impl Fn(&str) + Send + Sync + 'static) {
-        self.disk.link.held.on_loss(Arc::new(lost));
+        self.disk.link.held_leases.on_loss(Arc::new(lost));
     }
 
-    /// Where the sessions are, as errors say it.
-    pub fn place(&self) -> PathBuf {
+    /// Returns the location of the sessions, for error messages.
+    pub fn display_path(&self) -> PathBuf {
         self.disk.root.clone()
     }
 }
 
 impl PostgresStore {
-    fn io<T>(&self, what: &'static str, done: io::Result<T>) -> Result<T, StoreError> {
-        done.map_err(|source| StoreError::Io { what, path: self.files.sessions().to_owned(), source })
+    fn io_result<T>(&self, action: &'static str, done: io::Result<T>) -> Result<T, StoreError> {
+        done.map_err(|source| StoreError::Io {
+            what: action,
+            path: self.files.sessions_dir().to_owned(),
+            source,
+        })
     }
 
-    fn row(&self, id: SessionId) -> Result<Row, StoreError> {
-        let row = self.io("look for a session in", queries::rows(&self.disk.link, &[id]))?.remove(&id);
-        row.ok_or_else(|| StoreError::NotFound { id, place: self.files.sessions().to_owned() })
+    fn lease_row(&self, id: SessionId) -> Result<LeaseRow, StoreError> {
+        let row =
+            self.io_result("look for a session in", queries::lease_rows(&self.disk.link, &[id]))?.remove(&id);
+        row.ok_or_else(|| StoreError::NotFound { id, place: self.files.sessions_dir().to_owned() })
     }
 
-    /// Whether a process of this home has the kernel lock.
-    fn is_locked(&self, id: SessionId) -> Result<bool, StoreError> {
-        let path = locks::local(&self.disk.locks, &queries::name(id), LEASE);
-        let look = || match std::fs::File::open(&path) {
+    /// Returns whether a process of this home has the kernel lock.
+    fn is_kernel_locked(&self, id: SessionId) -> Result<bool, StoreError> {
+        let path = locks::local_lock_path(&self.disk.locks, &queries::session_name(id), LEASE_LOCK);
+        let try_kernel_lock = || match std::fs::File::open(&path) {
             Ok(file) => match file.try_lock_shared() {
                 Ok(()) => Ok(false),
                 Err(TryLockError::WouldBlock) => Ok(true),
@@ -81,22 +88,26 @@ impl PostgresStore {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
         };
-        look().map_err(|source| StoreError::Io { what: "read the lease", path: path.clone(), source })
+        try_kernel_lock().map_err(|source| StoreError::Io {
+            what: "read the lease",
+            path: path.clone(),
+            source,
+        })
     }
 
-    /// Says it when the holder is not of this home: then waiting for a socket is of no use.
-    fn elsewhere<T>(&self, id: SessionId, done: Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Marks an error if the holder belongs to another home: then waiting for its socket is useless.
+    fn with_holder_home<T>(&self, id: SessionId, done: Result<T, StoreError>) -> Result<T, StoreError> {
         match done {
-            Err(StoreError::Held { id: held, who }) => match self.row(id)?.held {
-                Some(Whose::Other) => Err(StoreError::HeldElsewhere { id, who }),
-                _ => Err(StoreError::Held { id: held, who }),
+            Err(StoreError::Held { id: is_held, who }) => match self.lease_row(id)?.owner {
+                Some(LeaseOwner::OtherHome) => Err(StoreError::HeldByOtherHome { id, who }),
+                _ => Err(StoreError::Held { id: is_held, who }),
             },
             other => other,
         }
     }
 }
 
-impl Store for PostgresStore {
+impl SessionStore for PostgresStore {
     fn create(
         &self,
         id: SessionId,
@@ -106,85 +117,88 @@ impl Store for PostgresStore {
         self.files.create(id, step, blobs)
     }
 
-    fn open(&self, id: SessionId) -> Result<OpenLog, StoreError> {
-        self.elsewhere(id, self.files.open(id))
+    fn open(&self, id: SessionId) -> Result<OpenSession, StoreError> {
+        self.with_holder_home(id, self.files.open(id))
     }
 
-    /// Whoever asks for the lease alone starts a pod with it.
-    fn lease(&self, id: SessionId) -> Result<OwnedFd, StoreError> {
-        self.may_start(id)?;
-        self.elsewhere(id, self.files.lease(id))
+    /// Takes the lease for starting a pod.
+    fn take_lease(&self, id: SessionId) -> Result<OwnedFd, StoreError> {
+        self.check_startable(id)?;
+        self.with_holder_home(id, self.files.take_lease(id))
     }
 
-    fn may_start(&self, id: SessionId) -> Result<(), StoreError> {
-        let (label, here) = (self.row(id)?.label, self.disk.label.clone());
-        if label == here { Ok(()) } else { Err(StoreError::WorkspaceElsewhere { id, label, here }) }
+    fn check_startable(&self, id: SessionId) -> Result<(), StoreError> {
+        let (label, here) = (self.lease_row(id)?.label, self.disk.label.clone());
+        if label == here { Ok(()) } else { Err(StoreError::WorkspaceOnOtherHost { id, label, here }) }
     }
 
-    fn adopt(&self, id: SessionId, lease: OwnedFd) -> Result<OpenLog, StoreError> {
-        self.files.adopt(id, lease)
+    fn open_with_lease(&self, id: SessionId, lease: OwnedFd) -> Result<OpenSession, StoreError> {
+        self.files.open_with_lease(id, lease)
     }
 
-    fn reader(&self, id: SessionId) -> Result<Box<dyn Reader>, StoreError> {
-        self.files.reader(id)
+    fn open_reader(&self, id: SessionId) -> Result<Box<dyn Reader>, StoreError> {
+        self.files.open_reader(id)
     }
 
-    fn list(&self) -> Result<Vec<SessionId>, StoreError> {
-        self.files.list()
+    fn list_sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.files.list_sessions()
     }
 
-    fn stamp(&self, id: SessionId) -> Result<Stamp, StoreError> {
-        let found = self.io("look at", queries::stamps(&self.disk.link, Some(id)))?;
+    fn log_stamp(&self, id: SessionId) -> Result<LogStamp, StoreError> {
+        let found = self.io_result("look at", queries::log_stamps(&self.disk.link, Some(id)))?;
         match found.get(&id) {
             Some(stamp) => Ok(*stamp),
-            // Not there, or not as it should be: the long way says what is wrong.
-            None => self.files.stamp(id),
+            // Missing or damaged: the file store determines the error.
+            None => self.files.log_stamp(id),
         }
     }
 
-    fn stamps(&self) -> Result<Option<BTreeMap<SessionId, Stamp>>, StoreError> {
-        self.io("list", queries::stamps(&self.disk.link, None)).map(Some)
+    fn all_stamps(&self) -> Result<Option<BTreeMap<SessionId, LogStamp>>, StoreError> {
+        self.io_result("list", queries::log_stamps(&self.disk.link, None)).map(Some)
     }
 
-    fn standing(&self, ids: &[SessionId]) -> Result<Vec<Standing>, StoreError> {
-        let rows = self.io("look at", queries::rows(&self.disk.link, ids))?;
+    fn availability(&self, ids: &[SessionId]) -> Result<Vec<SessionAvailability>, StoreError> {
+        let rows = self.io_result("look at", queries::lease_rows(&self.disk.link, ids))?;
         ids.iter()
             .map(|id| {
-                let Some(row) = rows.get(id) else { return Ok(Standing::Gone) };
-                if row.label != self.disk.label || row.held == Some(Whose::Other) {
-                    return Ok(Standing::Elsewhere);
+                let Some(row) = rows.get(id) else { return Ok(SessionAvailability::Gone) };
+                if row.label != self.disk.label || row.owner == Some(LeaseOwner::OtherHome) {
+                    return Ok(SessionAvailability::Elsewhere);
                 }
-                let held = row.held == Some(Whose::Ours) && self.is_locked(*id)?;
-                Ok(if held { Standing::Held } else { Standing::Free })
+                let is_held = row.owner == Some(LeaseOwner::ThisHome) && self.is_kernel_locked(*id)?;
+                Ok(if is_held { SessionAvailability::Held } else { SessionAvailability::Free })
             })
             .collect()
     }
 
-    fn claim(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
-        self.io("claim sessions in", queries::claim(&self.disk.link, &self.disk.label, ids))
+    fn claim_sessions(&self, ids: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
+        self.io_result("claim sessions in", queries::claim_sessions(&self.disk.link, &self.disk.label, ids))
     }
 
     fn is_shared(&self) -> bool {
         true
     }
 
-    fn holder(&self, id: SessionId) -> Result<Option<Holder>, StoreError> {
-        let row = self.row(id)?;
-        let held = match row.held {
+    fn lease_holder(&self, id: SessionId) -> Result<Option<LeaseHolder>, StoreError> {
+        let row = self.lease_row(id)?;
+        let is_held = match row.owner {
             None => false,
-            Some(Whose::Other) => true,
-            Some(Whose::Ours) => self.is_locked(id)?,
+            Some(LeaseOwner::OtherHome) => true,
+            Some(LeaseOwner::ThisHome) => self.is_kernel_locked(id)?,
         };
-        // Between taking the lease and signing it, nobody can say who it is.
-        Ok(held.then(|| Holder { since: row.since, ..serde_json::from_str(&row.holder).unwrap_or_default() }))
+        // A holder that has not signed the lease yet is unknown.
+        Ok(is_held.then(|| LeaseHolder {
+            since: row.since,
+            ..serde_json::from_str(&row.holder).unwrap_or_default()
+        }))
     }
 
-    fn fork(&self, fork: Fork<'_>) -> Result<Box<dyn Writer>, StoreError> {
+    fn fork(&self, fork: ForkSpec<'_>) -> Result<Box<dyn Writer>, StoreError> {
         self.files.fork(fork)
     }
 
-    fn detach(&self, id: SessionId) -> Result<(), StoreError> {
-        self.files.detach(id)
+    fn detach_fork(&self, id: SessionId) -> Result<(), StoreError> {
+        self.files.detach_fork(id)
     }
 
     fn delete(&self, id: SessionId) -> Result<(), StoreError> {
@@ -195,7 +209,7 @@ impl Store for PostgresStore {
         self.files.put_blob(id, content)
     }
 
-    fn keep_recording(&self, id: SessionId, recording: &Blob) -> Result<(), StoreError> {
-        self.files.keep_recording(id, recording)
+    fn store_recording(&self, id: SessionId, recording: &Blob) -> Result<(), StoreError> {
+        self.files.store_recording(id, recording)
     }
 }

@@ -3,17 +3,17 @@ create schema if not exists minke;
 create table minke.format (version integer not null);
 insert into minke.format values (0);
 
--- One row for each session. The name is its place and its id: `sessions/<id>`, `trash/<id>`.
+-- One row for each session. The name is its directory and its id: `sessions/<id>`, `trash/<id>`.
 create table minke.session (
     key bigint generated always as identity primary key,
     name text not null unique,
-    -- Where its workspace is: only hosts with this label start its pod.
+    -- The label of its workspace: only hosts with this label start its pod.
     label text not null,
     made timestamptz not null default clock_timestamp()
 );
 
--- Who may write a session (`lease`), or looks at its forks (`forks`). The fence grows whenever the holder changes, and
--- every entry is written only with the newest.
+-- The locks of a session: for writing (`lease`) and for its list of forks (`forks`). The fence is a fencing token: it grows
+-- with every new holder, and entries are only accepted with the newest one.
 create table minke.lease (
     session bigint not null references minke.session on delete cascade,
     name text not null,
@@ -25,7 +25,7 @@ create table minke.lease (
     primary key (session, name)
 );
 
--- What a session consists of: its log, blobs, markers. A log's content is in `entry`.
+-- The files of a session: its log, blobs, markers. The content of a log is in `entry`.
 create table minke.file (
     key bigint generated always as identity primary key,
     session bigint not null references minke.session on delete cascade,
@@ -49,7 +49,7 @@ create table minke.entry (
     primary key (file, at)
 );
 
--- Which host may start a job's pod.
+-- The host that may start a job's pod.
 create table minke.claim (
     session bigint primary key references minke.session on delete cascade,
     owner uuid not null,

@@ -1,4 +1,4 @@
-//! How a connection is protected on its way: by TLS with the system's certificates, unless it never leaves the machine.
+//! Protects connections: with TLS and the system's certificates, unless they are local.
 
 use std::io;
 
@@ -6,20 +6,20 @@ use postgres::config::{Host, SslMode};
 use postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::link::Trouble;
+use crate::server_link::LinkError;
 
-/// `sslmode` of the address says how much is asked for: `disable`, `prefer` (the default: if the server offers it) or
-/// `require`. A server that is reached by TLS must have a certificate that the system trusts.
-pub(crate) fn connect(config: &Config) -> Result<Client, Trouble> {
+/// Connects. `sslmode` of the address is `disable`, `prefer` (the default: TLS if the server offers it) or `require`.
+/// With TLS, the system must trust the server's certificate.
+pub(crate) fn connect_client(config: &Config) -> Result<Client, LinkError> {
     let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     if local || config.get_ssl_mode() == SslMode::Disable {
         return Ok(config.connect(NoTls)?);
     }
-    // Single ones that could not be read are of no account as long as there are others.
-    let (tls, _) = MakeRustlsConnect::with_native_certs().map_err(|why| {
+    // Single unreadable certificates do not matter if there are others.
+    let (tls, _) = MakeRustlsConnect::with_native_certs().map_err(|error| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("the certificates of this machine cannot be read: {why:?}"),
+            format!("could not read the certificates of this machine: {error:?}"),
         )
     })?;
     Ok(config.connect(tls)?)

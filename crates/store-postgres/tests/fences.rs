@@ -1,4 +1,5 @@
-//! Two homes on one server: who was overtaken writes nothing, and what was acknowledged outlives the server's death.
+//! Two homes on one server: a writer that lost its lease writes nothing, and acknowledged entries survive a server
+//! crash.
 
 #![expect(clippy::unwrap_used, reason = "a story whose world does not stand has failed")]
 
@@ -8,27 +9,28 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, Draft, Durability, FORMAT, Kind, Scope, SessionId, SessionStart,
+    Actor, Alert, AlertLevel, AlertSource, Draft, Durability, Kind, LOG_FORMAT, Scope, SessionId,
+    SessionStart,
 };
-use minke_session::{Store, StoreError, verify};
-use minke_store_postgres::{PostgresStore, Settings};
+use minke_session::{SessionStore, StoreError, verify_session};
+use minke_store_postgres::{PostgresSettings, PostgresStore};
 use server::Server;
 
 #[expect(unreachable_pub, reason = "these stories use a part of what testkit offers")]
 #[path = "../../testkit/src/postgres.rs"]
 mod server;
 
-fn id(n: u64) -> SessionId {
+fn session_id(n: u64) -> SessionId {
     format!("01980000-0000-7000-8000-{n:012x}").parse().unwrap()
 }
 
-fn start(id: SessionId) -> Kind {
+fn start_entry(id: SessionId) -> Kind {
     SessionStart {
         session: id,
-        format: FORMAT,
+        format: LOG_FORMAT,
         version: "0.1.0".to_owned(),
         name: "tour".parse().unwrap(),
-        created_by: Actor::person("test"),
+        created_by: Actor::from_person("test"),
         cwd: "/w".to_owned(),
         workspace: "/w".to_owned(),
         git: None,
@@ -42,47 +44,47 @@ fn start(id: SessionId) -> Kind {
     .into()
 }
 
-fn alert(message: &str) -> Kind {
+fn alert_entry(message: &str) -> Kind {
     Alert { level: AlertLevel::Warn, source: AlertSource::Pod, message: message.to_owned() }.into()
 }
 
-fn step(seq: u64, kinds: Vec<Kind>) -> Vec<Draft> {
+fn step_drafts(seq: u64, kinds: Vec<Kind>) -> Vec<Draft> {
     (seq..)
         .zip(kinds)
         .map(|(seq, kind)| Draft { seq, ts: 1_000 + seq, run: None, kind, durability: Durability::Lazy })
         .collect()
 }
 
-/// A home of its own: another machine, as far as the server knows.
-fn home(server: &Server, data: &Path, lease_ms: u64) -> PostgresStore {
-    let settings = Settings::new(&server.address(), data).unwrap().with_lease_ms(lease_ms).unwrap();
+/// Opens a separate home: another machine from the server's point of view.
+fn open_home(server: &Server, data: &Path, lease_ms: u64) -> PostgresStore {
+    let settings = PostgresSettings::new(&server.address(), data).unwrap().with_lease_ms(lease_ms).unwrap();
     PostgresStore::new(settings).unwrap()
 }
 
-fn lines(store: &dyn Store, id: SessionId) -> Vec<String> {
-    let mut found = Vec::new();
-    let reader = store.reader(id).unwrap();
+fn log_lines(store: &dyn SessionStore, id: SessionId) -> Vec<String> {
+    let mut collected = Vec::new();
+    let reader = store.open_reader(id).unwrap();
     reader
-        .scan(0, &mut |sealed| {
-            found.push(sealed.line.to_string());
+        .scan_entries(0, &mut |sealed| {
+            collected.push(sealed.line.to_string());
             std::ops::ControlFlow::Continue(())
         })
         .unwrap();
-    found
+    collected
 }
 
-/// As if nobody had renewed it for long: its holder was stopped, or the network cut.
-fn expire(server: &Server) {
+/// Expires the leases, as if their holders were stopped or disconnected for a long time.
+fn expire_leases(server: &Server) {
     server.ask(
         "update minke.lease set expires = clock_timestamp() - interval '1 second' where owner is not null",
     );
 }
 
-/// Until something is so, but not for ever.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+/// Waits until a condition holds, with a timeout.
+fn wait_until(description: &str, mut so: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !so() {
-        assert!(Instant::now() < patience, "{what}");
+        assert!(Instant::now() < patience, "{description}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -91,38 +93,40 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 fn an_overtaken_writer_writes_nothing() {
     let Some(server) = Server::start() else { return };
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // Its renewals come too late for this story.
-    let a = home(&server, one.path(), 600_000);
-    let b = home(&server, two.path(), 600_000);
+    // Its renewals come too late for this test.
+    let a = open_home(&server, one.path(), 600_000);
+    let b = open_home(&server, two.path(), 600_000);
     let lost = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&lost);
-    a.on_loss(move |why| heard.lock().unwrap().push(why.to_owned()));
-    let mut old = a.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
-    old.introduce(&"tour".parse().unwrap()).unwrap();
-    old.append(step(1, vec![alert("mine")]), Vec::new()).unwrap();
-    let refused = b.open(id(1)).map(drop).unwrap_err();
-    assert!(matches!(&refused, StoreError::HeldElsewhere { who, .. } if who.host.is_some()), "{refused}");
+    let losses = Arc::clone(&lost);
+    a.on_loss(move |why| losses.lock().unwrap().push(why.to_owned()));
+    let mut old =
+        a.create(session_id(1), step_drafts(0, vec![start_entry(session_id(1))]), Vec::new()).unwrap();
+    old.set_holder_name(&"tour".parse().unwrap()).unwrap();
+    old.append(step_drafts(1, vec![alert_entry("mine")]), Vec::new()).unwrap();
+    let refused = b.open(session_id(1)).map(drop).unwrap_err();
+    assert!(matches!(&refused, StoreError::HeldByOtherHome { who, .. } if who.host.is_some()), "{refused}");
     assert!(refused.to_string().contains("pod `tour`"), "{refused}");
-    expire(&server);
-    let mut new = b.open(id(1)).unwrap();
+    expire_leases(&server);
+    let mut new = b.open(session_id(1)).unwrap();
     assert_eq!(new.replay.len(), 2);
-    // Before the new holder has written anything the log ends where the old one believes; only the fence tells them apart.
+    // Before the new holder writes anything, the log has the length that the old one expects; only the fencing token
+    // differs.
     let mut late = |message: &str| {
-        let error = old.append(step(2, vec![alert(message)]), Vec::new()).unwrap_err();
+        let error = old.append(step_drafts(2, vec![alert_entry(message)]), Vec::new()).unwrap_err();
         let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(why.contains("overtaken"), "{error}: {why}");
     };
     late("late");
-    new.writer.append(step(2, vec![alert("now mine")]), Vec::new()).unwrap();
+    new.writer.append(step_drafts(2, vec![alert_entry("now mine")]), Vec::new()).unwrap();
     new.writer.syncer().sync().unwrap();
     late("later");
-    assert_eq!(lost.lock().unwrap().len(), 1, "it was told once");
+    assert_eq!(lost.lock().unwrap().len(), 1, "the loss was reported once");
     drop(old);
-    assert!(a.open(id(1)).is_err(), "its end frees nothing of the new one's");
-    let stands = lines(&b, id(1));
-    assert_eq!(stands.len(), 3);
-    assert!(stands[2].contains("now mine") && !stands.iter().any(|line| line.contains("late")));
-    assert!(verify(&b, id(1), &mut |_| {}).unwrap().is_ok());
+    assert!(a.open(session_id(1)).is_err(), "its end frees nothing of the new one's");
+    let stored_lines = log_lines(&b, session_id(1));
+    assert_eq!(stored_lines.len(), 3);
+    assert!(stored_lines[2].contains("now mine") && !stored_lines.iter().any(|line| line.contains("late")));
+    assert!(verify_session(&b, session_id(1), &mut |_| {}).unwrap().is_intact());
     let fences =
         "select count(*) from (select fence, lag(fence) over (partition by file order by at) as before
                   from minke.entry) as f where fence < before";
@@ -133,43 +137,47 @@ fn an_overtaken_writer_writes_nothing() {
 fn a_lease_that_is_renewed_outlives_its_first_time_and_one_that_is_not_is_free() {
     let Some(server) = Server::start() else { return };
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let a = home(&server, one.path(), 1_200);
-    let b = home(&server, two.path(), 1_200);
-    let mut writer = a.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
+    let a = open_home(&server, one.path(), 1_200);
+    let b = open_home(&server, two.path(), 1_200);
+    let mut writer =
+        a.create(session_id(1), step_drafts(0, vec![start_entry(session_id(1))]), Vec::new()).unwrap();
     let renewed = "select count(*) from minke.lease where expires > since + interval '3 seconds'";
-    until("the lease is renewed", || server.ask(renewed) == "1");
-    assert!(matches!(b.open(id(1)).map(drop), Err(StoreError::HeldElsewhere { .. })));
-    assert!(b.holder(id(1)).unwrap().is_some());
-    writer.append(step(1, vec![alert("still here")]), Vec::new()).unwrap();
-    // Handed to nobody: no process renews it, and this home's kernel lock is still held.
+    wait_until("the lease is renewed", || server.ask(renewed) == "1");
+    assert!(matches!(b.open(session_id(1)).map(drop), Err(StoreError::HeldByOtherHome { .. })));
+    assert!(b.lease_holder(session_id(1)).unwrap().is_some());
+    writer.append(step_drafts(1, vec![alert_entry("still here")]), Vec::new()).unwrap();
+    // Not passed on: no process renews it, and this home's kernel lock is still held.
     let lease = writer.into_lease().unwrap();
-    assert!(matches!(a.open(id(1)).map(drop), Err(StoreError::Held { .. })));
-    until("the other home gets it", || b.open(id(1)).is_ok());
-    assert!(a.adopt(id(1), lease).is_ok(), "the other one let go of it");
+    assert!(matches!(a.open(session_id(1)).map(drop), Err(StoreError::Held { .. })));
+    wait_until("the other home gets it", || b.open(session_id(1)).is_ok());
+    assert!(a.open_with_lease(session_id(1), lease).is_ok(), "the other home released it");
 }
 
 #[test]
 fn a_server_that_dies_again_and_again_loses_nothing_that_was_synced() {
     let Some(server) = Server::start() else { return };
     let data = tempfile::tempdir().unwrap();
-    let store = home(&server, data.path(), 60_000);
-    let mut writer = store.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
+    let store = open_home(&server, data.path(), 60_000);
+    let mut writer =
+        store.create(session_id(1), step_drafts(0, vec![start_entry(session_id(1))]), Vec::new()).unwrap();
     let syncer = writer.syncer();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    let told = std::thread::scope(|scope| {
+    let acknowledged = std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..5 {
                 let before = written.load(Ordering::SeqCst);
-                until("the writer goes on", || written.load(Ordering::SeqCst) > before + 40);
+                wait_until("the writer continues", || written.load(Ordering::SeqCst) > before + 40);
                 server.restart();
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let mut told = lines(&store, id(1));
+        let mut told = log_lines(&store, session_id(1));
         while !stop.load(Ordering::SeqCst) {
             let seq = writer.next_seq();
             let image = minke_record::Blob::new(format!("picture {seq}").into_bytes());
-            let sealed = writer.append(step(seq, vec![alert("one"), alert("two")]), vec![image]).unwrap();
+            let sealed = writer
+                .append(step_drafts(seq, vec![alert_entry("one"), alert_entry("two")]), vec![image])
+                .unwrap();
             told.extend(sealed.iter().map(|sealed| sealed.line.to_string()));
             if seq % 3 == 0 {
                 assert_eq!(syncer.sync().unwrap(), seq + 1);
@@ -180,26 +188,29 @@ fn a_server_that_dies_again_and_again_loses_nothing_that_was_synced() {
         told
     });
     server.restart();
-    assert_eq!(lines(&store, id(1)), told);
-    assert!(verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
-    println!("{} entries, five deaths", told.len());
+    assert_eq!(log_lines(&store, session_id(1)), acknowledged);
+    assert!(verify_session(&store, session_id(1), &mut |_| {}).unwrap().is_intact());
+    println!("{} entries, five deaths", acknowledged.len());
 }
 
 #[test]
 fn a_server_that_is_away_is_said_and_the_password_is_not() {
     let data = tempfile::tempdir().unwrap();
     let address = "postgres://minke:hunter2@127.0.0.1:1/minke";
-    let settings = Settings::new(address, data.path()).unwrap().with_lease_ms(600).unwrap();
+    let settings = PostgresSettings::new(address, data.path()).unwrap().with_lease_ms(600).unwrap();
     assert!(!format!("{settings:?}").contains("hunter2"));
     let store = PostgresStore::new(settings).unwrap();
-    let error = store.list().unwrap_err();
-    let said = format!("{error} {error:?} {store:?} {}", error.hint());
-    assert!(said.contains("postgres:127.0.0.1/minke") && said.contains("does not answer"), "{said}");
-    assert!(!said.contains("hunter2"), "{said}");
+    let error = store.list_sessions().unwrap_err();
+    let error_message = format!("{error} {error:?} {store:?} {}", error.hint());
+    assert!(
+        error_message.contains("postgres:127.0.0.1/minke") && error_message.contains("does not respond"),
+        "{error_message}"
+    );
+    assert!(!error_message.contains("hunter2"), "{error_message}");
     for bad in
         ["postgres://minke:hunter2@h/d?nonsense=hunter2", "mysql://minke:hunter2@h/d", "postgres://", ""]
     {
-        let error = Settings::new(bad, data.path()).map(drop).unwrap_err();
+        let error = PostgresSettings::new(bad, data.path()).map(drop).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{bad}: {error}");
     }
 }
@@ -209,16 +220,17 @@ fn each_job_is_claimed_by_one_host_and_taken_over_when_its_claim_expires() {
     let Some(server) = Server::start() else { return };
     let (one, two, three) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (a, b) = (home(&server, one.path(), 600_000), home(&server, two.path(), 600_000));
-    let away = Settings::new(&server.address(), three.path()).unwrap().with_label("elsewhere").unwrap();
+    let (a, b) = (open_home(&server, one.path(), 600_000), open_home(&server, two.path(), 600_000));
+    let away =
+        PostgresSettings::new(&server.address(), three.path()).unwrap().with_label("elsewhere").unwrap();
     let away = PostgresStore::new(away).unwrap();
-    let ids: Vec<SessionId> = (1..=60).map(id).collect();
+    let ids: Vec<SessionId> = (1..=60).map(session_id).collect();
     for id in &ids {
-        drop(a.create(*id, step(0, vec![start(*id)]), Vec::new()).unwrap());
+        drop(a.create(*id, step_drafts(0, vec![start_entry(*id)]), Vec::new()).unwrap());
     }
-    // Both at once, a few at a time, in the same order: whoever finds a row locked goes on to the next.
+    // Both at once, a few at a time, in the same order: a row locked by the other one is skipped.
     let claim_all = |store: &PostgresStore| -> Vec<SessionId> {
-        ids.chunks(3).flat_map(|some| store.claim(some).unwrap()).collect()
+        ids.chunks(3).flat_map(|some| store.claim_sessions(some).unwrap()).collect()
     };
     let (first, second) = std::thread::scope(|scope| {
         let other = scope.spawn(|| claim_all(&b));
@@ -228,23 +240,33 @@ fn each_job_is_claimed_by_one_host_and_taken_over_when_its_claim_expires() {
     let mut both: Vec<SessionId> = first.iter().chain(&second).copied().collect();
     both.sort_unstable();
     both.dedup();
-    // What both skipped at that moment is still to be had; nobody's claim is.
-    let left: Vec<SessionId> = claim_all(&a).into_iter().filter(|id| !first.contains(id)).collect();
-    assert_eq!(both.len() + left.len(), ids.len());
-    assert!(claim_all(&b).iter().all(|id| second.contains(id)), "its own are renewed, others' are not taken");
-    assert!(claim_all(&away).is_empty(), "its workspaces are elsewhere");
-    let standing = away.standing(&ids[..1]).unwrap();
-    assert_eq!(standing, [minke_session::Standing::Elsewhere]);
-    assert!(matches!(away.lease(id(1)).map(drop), Err(StoreError::WorkspaceElsewhere { .. })));
-    server.ask("update minke.claim set expires = clock_timestamp() - interval '1 second'");
-    assert_eq!(claim_all(&b).len(), ids.len(), "what expired is taken over");
-    let open = a.open(id(1)).unwrap();
-    server.ask("update minke.claim set expires = clock_timestamp() - interval '1 second'");
-    assert!(b.claim(&[id(1)]).unwrap().is_empty(), "a session that lives elsewhere is nobody's to start");
-    assert_eq!(
-        b.standing(&[id(1), id(2), id(99)]).unwrap(),
-        [minke_session::Standing::Elsewhere, minke_session::Standing::Free, minke_session::Standing::Gone,]
+    // Rows that both skipped are still free; the claims are exclusive.
+    let remaining: Vec<SessionId> = claim_all(&a).into_iter().filter(|id| !first.contains(id)).collect();
+    assert_eq!(both.len() + remaining.len(), ids.len());
+    assert!(
+        claim_all(&b).iter().all(|id| second.contains(id)),
+        "own claims are renewed, others are not taken"
     );
-    assert_eq!(a.standing(&[id(1)]).unwrap(), [minke_session::Standing::Held]);
+    assert!(claim_all(&away).is_empty(), "its workspaces are elsewhere");
+    let standing = away.availability(&ids[..1]).unwrap();
+    assert_eq!(standing, [minke_session::SessionAvailability::Elsewhere]);
+    assert!(matches!(away.take_lease(session_id(1)).map(drop), Err(StoreError::WorkspaceOnOtherHost { .. })));
+    server.ask("update minke.claim set expires = clock_timestamp() - interval '1 second'");
+    assert_eq!(claim_all(&b).len(), ids.len(), "expired claims are taken over");
+    let open = a.open(session_id(1)).unwrap();
+    server.ask("update minke.claim set expires = clock_timestamp() - interval '1 second'");
+    assert!(
+        b.claim_sessions(&[session_id(1)]).unwrap().is_empty(),
+        "a session that is live elsewhere cannot be claimed"
+    );
+    assert_eq!(
+        b.availability(&[session_id(1), session_id(2), session_id(99)]).unwrap(),
+        [
+            minke_session::SessionAvailability::Elsewhere,
+            minke_session::SessionAvailability::Free,
+            minke_session::SessionAvailability::Gone,
+        ]
+    );
+    assert_eq!(a.availability(&[session_id(1)]).unwrap(), [minke_session::SessionAvailability::Held]);
     drop(open);
 }

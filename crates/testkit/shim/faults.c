@@ -1,12 +1,12 @@
 /*
- * A preload shim that makes the N-th file operation go wrong.
+ * A preload shim that makes the N-th file operation fail.
  *
- * Here: the wrappers around libc's file calls, one counter for all processes of a run, one fault.
- * Elsewhere: who sweeps N and looks at what is left (crates/cli/tests/faults.rs).
+ * It wraps libc's file calls, with one counter for all processes of a run and one fault.
+ * Elsewhere: the loop over N and the checks (crates/cli/tests/faults.rs).
  *
  * Only regular files and directories below MINKE_FAULT_ROOT count; standard input, output and error never do.
- * The counter lies in a shared mapping of MINKE_FAULT_STATE, so a launcher and the pod it starts are one sequence.
- * For each kind only the operations that can end that way are counted, so every N is a point.
+ * The counter is in a shared mapping of MINKE_FAULT_STATE, so a launcher and its pod form one sequence.
+ * Only operations that can fail in the chosen way are counted, so every N is a point.
  *
  *   MINKE_FAULT        kill_before | kill_after | torn | short | enospc | full | eio | eintr | none
  *   MINKE_FAULT_AT     N, from 1; the fault happens once (`full`: from there on)
@@ -14,8 +14,8 @@
  *   MINKE_FAULT_STATE  a file of at least sizeof(struct state) zero bytes, outside the root
  *   MINKE_FAULT_LOG    a file outside the root; one line for each process and each counted operation
  *
- *   MINKE_FAULT_SEEN   a directory outside the root; what each process has sent over each socket, in `PID.INODE`.
- *                      Written after the send, so what stands there has left the process: a client may have seen it.
+ *   MINKE_FAULT_SEEN   a directory outside the root for the data sent over each socket, in `PID.INODE`.
+ *                      Written after the send, so a client may have seen the data.
  *
  * Build: cc -shared -fPIC -O2 -o faults.so faults.c
  */
@@ -42,7 +42,7 @@
 struct state {
     _Atomic uint64_t count;  /* applicable operations seen so far, in all processes */
     _Atomic uint64_t fired;  /* 1 when the fault has happened */
-    _Atomic int64_t free;    /* `full`: bytes that were given back since */
+    _Atomic int64_t free;    /* `full`: bytes freed since */
 };
 
 enum kind { NONE, KILL_BEFORE, KILL_AFTER, TORN, SHORT, FAIL_ENOSPC, FULL, FAIL_EIO, FAIL_EINTR };
@@ -50,10 +50,10 @@ static const char *const kind_names[] = {
     "none", "kill_before", "kill_after", "torn", "short", "enospc", "full", "eio", "eintr",
 };
 
-/* What an operation is, as far as faults are concerned. */
+/* The kinds of operations. */
 enum op { OPEN, CREATE, MAKE, WRITE, TRUNCATE, ALLOCATE, SYNC, NAME, REMOVE, LOCK };
 
-/* Which operations can end in which way. */
+/* Returns whether an operation can have a fault. */
 static int applies(enum kind kind, enum op op) {
     switch (kind) {
     case NONE: case KILL_BEFORE: case KILL_AFTER: case FAIL_EIO:
@@ -64,7 +64,7 @@ static int applies(enum kind kind, enum op op) {
         return op == CREATE || op == MAKE || op == WRITE || op == ALLOCATE || op == NAME || op == SYNC;
     case FULL:
         return op == WRITE || op == ALLOCATE;
-    case FAIL_EINTR: /* making, naming and removing are not interrupted */
+    case FAIL_EINTR: /* creating, renaming and removing are not interrupted */
         return op == OPEN || op == CREATE || op == WRITE || op == TRUNCATE || op == SYNC || op == LOCK;
     }
     return 0;
@@ -95,7 +95,7 @@ __attribute__((constructor)) static void begin(void) {
     int known = 0;
     for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
         if (!strcmp(name, kind_names[i])) { kind = (enum kind)i; known = 1; }
-    if (!known) _exit(99); /* a misspelt kind must not look like a run that met no fault */
+    if (!known) _exit(99); /* a misspelt kind must not look like a run without a fault */
     at = n ? strtoull(n, NULL, 10) : 0;
     strcpy(root, where);
     root_len = strlen(root);
@@ -112,7 +112,7 @@ static void die(void) {
     for (;;) pause();
 }
 
-/* Keeps what was sent over a socket. The result of the send and errno stay as they were. */
+/* Records data sent over a socket. Keeps the result of the send and errno. */
 static ssize_t witness(int fd, const void *bytes, ssize_t sent) {
     struct stat st;
     int why = errno;
@@ -131,7 +131,7 @@ static int below_root(const char *path) {
     return !strncmp(path, root, root_len) && (path[root_len] == '/' || path[root_len] == 0);
 }
 
-/* The path of a descriptor that counts: a regular file or directory below the root. */
+/* Returns the path of a counted descriptor: a regular file or directory below the root. */
 static int counts_fd(int fd, char path[PATH_MAX]) {
     if (!state || fd <= 2) return 0;
     char link[64];
@@ -173,7 +173,7 @@ static void note(uint64_t n, const char *what, const char *path, size_t bytes) {
     syscall(SYS_write, log_fd, line, (size_t)len);
 }
 
-/* Counts an operation and says what is to become of it; for FAIL, errno is set. */
+/* Counts an operation and returns its outcome; sets errno for FAIL. */
 static enum act judge(enum op op, const char *what, const char *path, size_t bytes) {
     if (!applies(kind, op)) return PASS;
     if (kind == SHORT && bytes < 2) return PASS; /* a single byte cannot be half written */
@@ -198,7 +198,7 @@ static enum act judge(enum op op, const char *what, const char *path, size_t byt
     return PASS;
 }
 
-/* Takes up to `want` bytes of what was given back on a full disk. */
+/* Takes up to `want` freed bytes of a full disk. */
 static size_t take_free(size_t want) {
     int64_t have = atomic_load(&state->free), take;
     do {
@@ -212,7 +212,7 @@ static void give_free(int64_t bytes) {
     if (kind == FULL && atomic_load(&state->fired) && bytes > 0) atomic_fetch_add(&state->free, bytes);
 }
 
-/* How many of `bytes` written at `offset` (-1: the current one) lie beyond the end of the file. */
+/* Returns how many of `bytes` written at `offset` (-1: the current one) extend the file. */
 static size_t growth(int fd, size_t bytes, off_t offset) {
     struct stat st;
     if (fstat(fd, &st)) return bytes;
@@ -225,7 +225,7 @@ static size_t growth(int fd, size_t bytes, off_t offset) {
     return offset >= st.st_size ? bytes : (size_t)(end - st.st_size);
 }
 
-/* An operation that either happens or does not. */
+/* An operation without partial results. */
 #define WHOLE(op, path, bytes, call) \
     do { \
         enum act act = judge(op, __func__, path, bytes); \
@@ -306,7 +306,7 @@ ssize_t send(int fd, const void *bytes, size_t len, int flags) {
     return witness(fd, bytes, syscall(SYS_sendto, fd, bytes, len, flags, NULL, 0));
 }
 
-/* Copying inside the kernel would be a write that nobody counts. Callers fall back to read and write. */
+/* Copying inside the kernel would not be counted. Callers fall back to read and write. */
 ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t len, unsigned flags) {
     char path[PATH_MAX];
     if (counts_fd(to, path)) { errno = ENOSYS; return -1; }

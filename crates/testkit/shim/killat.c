@@ -1,23 +1,23 @@
 /*
- * A tracer that ends a process at its N-th call that could change something outside it.
+ * A tracer that kills a process before its N-th call with a possible external effect.
  *
- * Here: following a command with all that it starts (ptrace), counting, one SIGKILL. Elsewhere: who sweeps N and looks at
- * what is left (crates/cli/tests/cli/spawn_killed.rs).
+ * It follows a command and its descendants (ptrace), counts calls and sends one SIGKILL. Elsewhere: the loop over N and
+ * the checks (crates/cli/tests/cli/spawn_killed.rs).
  *
  *   killat LOGS BEGIN END WHO N REPORT COMMAND ARGS...
  *
- *   LOGS    a glob; the files in which BEGIN and END are looked for
- *   BEGIN   from the moment this text stands in one of them it is counted. Whoever wrote it is the parent.
- *   END     at the moment this text stands there too the counting is over
- *   WHO     parent: the parent's calls are counted, with those of what it forks until that is another program, and the
+ *   LOGS    a glob of files that are searched for BEGIN and END
+ *   BEGIN   counting starts when a file contains this text. The process that wrote it is the parent.
+ *   END     counting stops when a file contains this text
+ *   WHO     parent: counts the calls of the parent and of its forks until they execute another program; the
  *                   parent dies
- *           beside: the calls of the program that it starts are counted, and the parent dies
- *           child:  the same are counted, and that program dies
- *   N       from 1: it dies before its N-th call happens. 0: nobody dies.
+ *           beside: counts the calls of the program that it starts; the parent dies
+ *           child:  counts the same; that program dies
+ *   N       from 1: the process dies before its N-th call. 0: no process dies.
  *   REPORT  a file; one line, `killed N CALL` or `over COUNT`
  *
- * No memory is read, so processes that forbid that are followed as well. When this process ends, what it has followed goes
- * on alone. Exit: 0, also if nobody died; 77 where the kernel lets nobody be followed; 1 if it was used wrongly.
+ * It reads no memory, so it can follow protected processes. After it ends, the followed processes continue
+ * alone. Exit: 0, even if no process died; 77 if the kernel forbids tracing; 1 for wrong usage.
  *
  * Build: cc -O2 -o killat killat.c
  */
@@ -42,9 +42,9 @@
 struct thread {
     pid_t id;       /* 0: unused */
     pid_t process;
-    pid_t maker;    /* the process that made this thread's process */
-    int forked;     /* its process is a copy of the maker and no other program yet */
-    long call;      /* the one it is in */
+    pid_t maker;    /* the process that created this thread's process */
+    int forked;     /* its process is still a fork of the creator */
+    long call;      /* the current call */
 };
 
 static struct thread threads[THREADS];
@@ -71,7 +71,7 @@ static struct thread *known(pid_t id) {
     return unused;
 }
 
-/* The process of a thread, by the kernel. */
+/* Returns the process of a thread. */
 static pid_t process_of(pid_t thread) {
     char path[64], line[256];
     snprintf(path, sizeof path, "/proc/%d/status", thread);
@@ -107,7 +107,7 @@ static void finish(const char *word, long number, long call) {
     exit(0);
 }
 
-/* Whether a call could change anything that outlives the process or that another one sees. */
+/* Returns whether a call could have an effect outside the process. */
 static int changes(const struct __ptrace_syscall_info *info) {
     const uint64_t *args = info->entry.args;
     switch (info->entry.nr) {
@@ -119,7 +119,7 @@ static int changes(const struct __ptrace_syscall_info *info) {
     case SYS_rename: case SYS_mkdir: case SYS_rmdir: case SYS_unlink: case SYS_link: case SYS_symlink:
     case SYS_chmod: case SYS_fork: case SYS_vfork: case SYS_creat:
 #endif
-    /* What it asks for lies in memory, which is not read. */
+    /* Its arguments are in memory, which is not read. */
     case SYS_openat2:
     case SYS_write: case SYS_pwrite64: case SYS_writev: case SYS_pwritev: case SYS_pwritev2:
     case SYS_fsync: case SYS_fdatasync: case SYS_sync_file_range: case SYS_fallocate:
@@ -164,7 +164,7 @@ static void at_a_call(struct thread *thread) {
     }
 }
 
-/* A new thread or process, seen first either by itself or by whoever made it. */
+/* Registers a new thread or process; its own event or its creator's may come first. */
 static void made(struct thread *maker, pid_t id) {
     struct thread *thread = known(id);
     thread->process = process_of(id);
@@ -184,7 +184,7 @@ static void another_program(pid_t id) {
     if (parent && !child && thread->maker == parent) child = thread->process;
 }
 
-/* Takes note of why a thread stands still; gives the signal it is to go on with, or -1 if it is to stay. */
+/* Handles a stopped thread. Returns the signal to continue with, or -1 if it stays stopped. */
 static int stopped(pid_t id, int status) {
     int signal = WSTOPSIG(status), event = status >> 16;
     struct thread *thread = known(id);
@@ -253,7 +253,7 @@ int main(int argc, char **argv) {
             continue;
         }
         int signal = stopped(id, status);
-        /* It may be gone by now, which the next wait says. */
+        /* It may have ended; the next wait reports that. */
         if (signal < 0) ptrace(PTRACE_LISTEN, id, 0, 0);
         else ptrace(PTRACE_SYSCALL, id, 0, (long)signal);
     }

@@ -1,11 +1,11 @@
 /*
- * A preload shim that writes down when a program wrote to its log and how long it waited for the disk.
+ * A preload shim that records when a program writes to its log and how long it waits for the disk.
  *
- * Here: one line for each process, each write to a session's log and each sync. Elsewhere: what the figures mean
- * (xtask/src/bench). It changes nothing that the program does.
+ * It writes one line per process, per write to a session's log and per sync. Elsewhere: the evaluation
+ * (xtask/src/bench). It does not change the program's behavior.
  *
- *   MINKE_TIMINGS_LOG   where the lines go: `PID WHAT START END BYTES MARK`, nanoseconds of the monotonic clock.
- *                       MARK of a write is `llm_call` if the written step holds such an entry, else `-`.
+ *   MINKE_TIMINGS_LOG   the output file; lines are `PID WHAT START END BYTES MARK`, nanoseconds of the monotonic clock.
+ *                       MARK of a write is `llm_call` if the step contains such an entry, else `-`.
  *
  * Build: cc -shared -fPIC -O2 -o timings.so timings.c
  */
@@ -45,14 +45,14 @@ __attribute__((constructor)) static void begin(void) {
     note("start", t, t, 0, "-");
 }
 
-/* CPU time of the whole process, if it ends in an orderly way: START is 0, END the nanoseconds. */
+/* CPU time of the process, if it exits cleanly: START is 0, END the nanoseconds. */
 __attribute__((destructor)) static void finish(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     note("cpu", 0, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec, 0, "-");
 }
 
-/* Whether the descriptor is a log file of a session. */
+/* Returns whether the descriptor is a log file of a session. */
 static int is_log(int fd) {
     if (log_fd < 0 || fd <= 2) return 0;
     char link[64], path[PATH_MAX];

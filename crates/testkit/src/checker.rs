@@ -1,39 +1,39 @@
-//! The one checker: the promises of the architecture, over a log and over what was seen while it grew.
+//! The log checker: the architecture's promises for a log and the outputs during its growth.
 //!
-//! Here: what was shown, acknowledged and started, and what the log must say about it, during a telling, after every
-//! death and at the end. Elsewhere: who kills (`kill`), the product's own audit of a log (`minke_pod::Audit`), which
-//! is asked too but not trusted alone.
+//! It compares shown, acknowledged and started items with the log: during a story, after every crash and at
+//! the end. Elsewhere: the kills (`kill_everywhere`), the product's own audit (`minke_pod::Audit`), which
+//! runs as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use minke_pod::{Audit, Effect, State};
 use minke_record::{CallId, Class, Entry, Item, Kind, Millis, Outcome, Position, RunId};
 
-use crate::memlog::Death;
+use crate::memory_log::DeathKind;
 
-/// What was seen so far.
+/// The observed outputs.
 #[derive(Debug, Clone, Default)]
-pub struct Checker {
-    /// Entries that clients saw.
+pub struct LogChecker {
+    /// Entries shown to clients.
     shown: Vec<Position>,
-    /// Entries that something rests on: an acknowledgement, an effect, a barrier that was shown.
-    safe: Vec<Position>,
-    /// Runs that a reply promised.
+    /// Entries on which an acknowledgement, an effect or a shown barrier depends.
+    relied_on: Vec<Position>,
+    /// Runs that a reply has promised.
     accepted: BTreeSet<RunId>,
-    index: Index,
+    index: LogIndex,
 }
 
-/// Where things stand in the log as it is now.
+/// The positions of items in the current log.
 #[derive(Debug, Clone, Default)]
-struct Index {
+struct LogIndex {
     positions: Vec<Position>,
     dispatches: BTreeMap<CallId, (u64, Class)>,
     results: BTreeSet<CallId>,
     requests: BTreeMap<u64, u64>,
 }
 
-impl Index {
-    fn see(&mut self, entry: &Entry) {
+impl LogIndex {
+    fn index_entry(&mut self, entry: &Entry) {
         self.positions.push(Position { seq: entry.seq, h: entry.h });
         match &entry.kind {
             Kind::ToolDispatch(e) => {
@@ -51,19 +51,19 @@ impl Index {
         }
     }
 
-    fn has(&self, position: &Position) -> bool {
+    fn contains(&self, position: &Position) -> bool {
         usize::try_from(position.seq).ok().and_then(|at| self.positions.get(at)) == Some(position)
     }
 }
 
-impl Checker {
-    /// An entry was written.
-    pub fn wrote(&mut self, entry: &Entry) {
-        self.index.see(entry);
+impl LogChecker {
+    /// Records a written entry.
+    pub fn add_written(&mut self, entry: &Entry) {
+        self.index.index_entry(entry);
     }
 
-    /// A client saw an entry. Entries come in the order of the log, none twice, none left out.
-    pub fn showed(&mut self, position: Position, synced: bool) -> Result<(), String> {
+    /// Records an entry shown to a client. Entries must arrive in log order without gaps or repetitions.
+    pub fn add_shown(&mut self, position: Position, synced: bool) -> Result<(), String> {
         if let Some(last) = self.shown.last()
             && position.seq != last.seq + 1
         {
@@ -71,38 +71,38 @@ impl Checker {
         }
         self.shown.push(position);
         if synced {
-            self.safe.push(position);
+            self.relied_on.push(position);
         }
         Ok(())
     }
 
-    /// Somebody joins the log where it stands: the next entry shown is the one after this.
-    pub fn joins(&mut self) {
+    /// Joins at the head: the next shown entry is the one after it.
+    pub fn join_at_head(&mut self) {
         self.shown.clone_from(&self.index.positions);
     }
 
-    /// A process has opened the log and found this.
-    pub fn opened(&mut self, entries: &[Entry]) {
-        self.index = Index::default();
+    /// Resets the index to the entries of a newly opened log.
+    pub fn reset_to(&mut self, entries: &[Entry]) {
+        self.index = LogIndex::default();
         for entry in entries {
-            self.index.see(entry);
+            self.index.index_entry(entry);
         }
-        self.joins();
+        self.join_at_head();
     }
 
-    /// An acknowledgement left that rests on the log up to here.
-    pub fn acknowledged(
+    /// Checks an acknowledgement that depends on the log up to `upto`.
+    pub fn check_acknowledged(
         &mut self,
         upto: Option<u64>,
         synced: Option<u64>,
         run: Option<RunId>,
     ) -> Result<(), String> {
-        self.rests("an acknowledgement", upto, synced)?;
+        self.require_synced("an acknowledgement", upto, synced)?;
         self.accepted.extend(run);
         Ok(())
     }
 
-    fn rests(&mut self, what: &str, upto: Option<u64>, synced: Option<u64>) -> Result<(), String> {
+    fn require_synced(&mut self, what: &str, upto: Option<u64>, synced: Option<u64>) -> Result<(), String> {
         let Some(upto) = upto else { return Ok(()) };
         if synced.is_none_or(|synced| synced < upto) {
             return Err(format!("{what} left before entry {upto}, on which it rests, was synced"));
@@ -110,14 +110,19 @@ impl Checker {
         let position = usize::try_from(upto).ok().and_then(|at| self.index.positions.get(at));
         let position =
             *position.ok_or_else(|| format!("{what} rests on entry {upto}, which is not in the log"))?;
-        self.safe.push(position);
+        self.relied_on.push(position);
         Ok(())
     }
 
-    /// An effect is about to be carried out. `upto` is the last entry of its step.
-    pub fn starts(&mut self, effect: &Effect, upto: Option<u64>, synced: Option<u64>) -> Result<(), String> {
-        if !effect.may_run_ahead() {
-            self.rests("an effect", upto, synced)?;
+    /// Checks an effect before it runs. `upto` is the last entry of its step.
+    pub fn check_effect(
+        &mut self,
+        effect: &Effect,
+        upto: Option<u64>,
+        synced: Option<u64>,
+    ) -> Result<(), String> {
+        if !effect.may_run_before_sync() {
+            self.require_synced("an effect", upto, synced)?;
         }
         match effect {
             Effect::AskModel { call, .. } => {
@@ -126,7 +131,7 @@ impl Checker {
                     .requests
                     .get(call)
                     .ok_or_else(|| format!("request {call} is made without its `llm_call` in the log"))?;
-                self.rests("a request", Some(seq), synced)
+                self.require_synced("a request", Some(seq), synced)
             }
             Effect::RunCall { call_id, class, .. } => {
                 let Some((seq, logged)) = self.index.dispatches.get(call_id).cloned() else {
@@ -138,7 +143,7 @@ impl Checker {
                 if self.index.results.contains(call_id) {
                     return Err(format!("call {call_id} is started and has its result already"));
                 }
-                if *class == Class::Pure { Ok(()) } else { self.rests("a call", Some(seq), synced) }
+                if *class == Class::Pure { Ok(()) } else { self.require_synced("a call", Some(seq), synced) }
             }
             Effect::StopModel { .. }
             | Effect::Prepare { .. }
@@ -147,28 +152,28 @@ impl Checker {
             | Effect::Capture { .. }
             | Effect::AskHooks { .. }
             | Effect::AddRule { .. }
-            | Effect::Tree(_)
+            | Effect::Child(_)
             | Effect::SetTimer { .. }
             | Effect::ClearTimer { .. }
             | Effect::Exit => Ok(()),
         }
     }
 
-    /// The process died, and this is what its log says now.
-    pub fn died(&mut self, death: Death, entries: &[Entry]) -> Result<(), String> {
-        self.index = Index::default();
+    /// Checks the log after a crash.
+    pub fn check_after_death(&mut self, death: DeathKind, entries: &[Entry]) -> Result<(), String> {
+        self.index = LogIndex::default();
         for entry in entries {
-            self.index.see(entry);
+            self.index.index_entry(entry);
         }
-        let lost = |list: &[Position], index: &Index| list.iter().find(|p| !index.has(p)).copied();
-        if let Some(lost) = lost(&self.safe, &self.index) {
+        let lost = |list: &[Position], index: &LogIndex| list.iter().find(|p| !index.contains(p)).copied();
+        if let Some(lost) = lost(&self.relied_on, &self.index) {
             let left = self.index.positions.len();
             return Err(format!(
                 "entry {} ({}) was relied on and is lost; {left} are left",
                 lost.seq, lost.h
             ));
         }
-        if death == Death::Kill
+        if death == DeathKind::Kill
             && let Some(lost) = lost(&self.shown, &self.index)
         {
             return Err(format!("entry {} ({}) was shown and did not survive a kill", lost.seq, lost.h));
@@ -176,39 +181,40 @@ impl Checker {
         Ok(())
     }
 
-    /// Nothing more happens: the whole log (`base` is what a fork shares with its parent), and what was started.
-    pub fn ended(
+    /// Checks the whole log at the end (`base` is the part that a fork shares with its parent) and the
+    /// started calls.
+    pub fn check_at_end(
         &self,
         base: &[Entry],
         entries: &[Entry],
         started: &BTreeMap<CallId, u64>,
     ) -> Result<(), String> {
-        if let Some(lost) = self.safe.iter().find(|p| !self.index.has(p)) {
+        if let Some(lost) = self.relied_on.iter().find(|p| !self.index.contains(p)) {
             return Err(format!("entry {} ({}) was relied on and is lost", lost.seq, lost.h));
         }
-        let found = Findings::of(entries);
+        let findings = LogFindings::from_entries(entries);
         let open = State::replay(base.iter().chain(entries)).facts.run.map(|run| run.id);
         for run in &self.accepted {
-            let ends = found.ends.get(run).copied().unwrap_or(0);
+            let ends = findings.ends.get(run).copied().unwrap_or(0);
             if ends != 1 && open != Some(*run) {
                 return Err(format!("run {run} was accepted and has {ends} ends"));
             }
         }
-        found.judge(started)?;
+        findings.check_findings(started)?;
         let mut audit = Audit::new();
         for entry in base.iter().chain(entries) {
-            audit.see(entry);
+            audit.check_entry(entry);
         }
-        let complaints = audit.finish();
+        let complaints = audit.into_problems();
         if complaints.is_empty() { Ok(()) } else { Err(format!("audit: {}", complaints.join("; "))) }
     }
 }
 
-/// What a log says, counted without any of the product's folding.
+/// Facts about a log, collected without the product's fold.
 #[derive(Debug, Default)]
-struct Findings {
+struct LogFindings {
     problems: Vec<String>,
-    invokes: Vec<RunId>,
+    opened_runs: Vec<RunId>,
     ends: BTreeMap<RunId, u32>,
     open: Option<RunId>,
     dispatched: BTreeMap<CallId, Class>,
@@ -216,44 +222,44 @@ struct Findings {
     asked: BTreeMap<CallId, bool>,
 }
 
-impl Findings {
-    fn of(entries: &[Entry]) -> Findings {
-        let mut found = Findings::default();
+impl LogFindings {
+    fn from_entries(entries: &[Entry]) -> LogFindings {
+        let mut findings = LogFindings::default();
         let (mut ts, mut epoch): (Millis, Option<u64>) = (0, None);
         let mut asks = BTreeMap::new();
         for (at, entry) in entries.iter().enumerate() {
             if entry.seq != at as u64 {
-                found.problems.push(format!("entry {} stands at place {at}", entry.seq));
+                findings.problems.push(format!("entry {} is at position {at}", entry.seq));
             }
             if entry.ts < ts {
-                found.problems.push(format!("time goes back at entry {at}"));
+                findings.problems.push(format!("time goes back at entry {at}"));
             }
             ts = entry.ts;
             match &entry.kind {
                 Kind::Opened(e) => {
                     if e.epoch != epoch.map_or(1, |epoch| epoch + 1) {
-                        found.problems.push(format!("epoch {} follows {epoch:?}", e.epoch));
+                        findings.problems.push(format!("epoch {} follows {epoch:?}", e.epoch));
                     }
                     epoch = Some(e.epoch);
                 }
                 Kind::Ask(e) => {
                     if let Some(call) = &e.subject.call_id {
                         asks.insert(e.id, call.clone());
-                        found.asked.insert(call.clone(), false);
+                        findings.asked.insert(call.clone(), false);
                     }
                 }
                 Kind::Answer(e) => {
                     if let Some(call) = asks.get(&e.id) {
-                        found.asked.insert(call.clone(), e.decision.approves());
+                        findings.asked.insert(call.clone(), e.decision.is_approval());
                     }
                 }
-                _ => found.run_or_call(entry),
+                _ => findings.add_run_or_call(entry),
             }
         }
-        found
+        findings
     }
 
-    fn run_or_call(&mut self, entry: &Entry) {
+    fn add_run_or_call(&mut self, entry: &Entry) {
         match &entry.kind {
             Kind::Invoke(_) => {
                 let Some(run) = entry.run else {
@@ -262,7 +268,7 @@ impl Findings {
                 if let Some(open) = self.open.replace(run) {
                     self.problems.push(format!("run {run} opens while {open} is open"));
                 }
-                self.invokes.push(run);
+                self.opened_runs.push(run);
             }
             Kind::RunCompleted(_) | Kind::RunErrored(_) => {
                 let Some(run) = entry.run else {
@@ -297,9 +303,9 @@ impl Findings {
         }
     }
 
-    fn judge(&self, started: &BTreeMap<CallId, u64>) -> Result<(), String> {
+    fn check_findings(&self, started: &BTreeMap<CallId, u64>) -> Result<(), String> {
         let mut problems = self.problems.clone();
-        for run in &self.invokes {
+        for run in &self.opened_runs {
             let ends = self.ends.get(run).copied().unwrap_or(0);
             if ends != 1 && self.open != Some(*run) {
                 problems.push(format!("run {run} has {ends} ends"));

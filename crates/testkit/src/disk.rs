@@ -1,9 +1,9 @@
-//! A virtual disk: files and directories in memory, with what a power cut would leave of them, and faults on demand.
+//! A simulated disk: files and directories in memory, power cuts and faults.
 //!
-//! Here: `SimDisk`, one process's view of a disk that several may share. A process can be killed (its locks are free,
-//! what it wrote stays) and the power can be cut (what was not synced may be gone or torn). Elsewhere: the preload
-//! shim, which does the same to the real binary.
-//! Promise: one seed, one outcome; nothing here looks at a clock or at chance.
+//! `SimDisk` is one process's view of a disk that several processes can share. A process can be killed (its
+//! locks are released, its writes stay), and the power can be cut (unsynced data may be lost or torn).
+//! Elsewhere: the preload shim, which does the same to the real binary.
+//! Invariant: deterministic per seed; it uses neither clock nor other randomness.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -11,37 +11,43 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minke_session::{Disk, DiskFile, Meta, OpenHow};
+use minke_session::{Disk, DiskFile, FileMeta, OpenMode};
 
-/// What goes wrong at an operation.
+/// A fault of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// The process dies before the operation.
     KillBefore,
     /// The process dies after it.
     KillAfter,
-    /// The process dies in the middle of it: of a write, half is done.
+    /// The process dies during the operation; of a write, half is done.
     KillHalfway,
-    /// `ENOSPC`, nothing is done.
+    /// `ENOSPC` without any effect.
     Full,
-    /// `EIO`, nothing is done.
+    /// `EIO` without any effect.
     Io,
-    /// A write takes half of its bytes and says so; other operations go well.
+    /// A write accepts half of its bytes; other operations succeed.
     Short,
 }
 
-impl Fault {
-    pub const ALL: [Fault; 6] =
-        [Fault::KillBefore, Fault::KillAfter, Fault::KillHalfway, Fault::Full, Fault::Io, Fault::Short];
+impl DiskFault {
+    pub const ALL: [DiskFault; 6] = [
+        DiskFault::KillBefore,
+        DiskFault::KillAfter,
+        DiskFault::KillHalfway,
+        DiskFault::Full,
+        DiskFault::Io,
+        DiskFault::Short,
+    ];
 
-    pub fn kills(self) -> bool {
-        matches!(self, Fault::KillBefore | Fault::KillAfter | Fault::KillHalfway)
+    pub fn kills_process(self) -> bool {
+        matches!(self, DiskFault::KillBefore | DiskFault::KillAfter | DiskFault::KillHalfway)
     }
 }
 
-/// What kind of operation.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum DiskOperation {
     Open,
     Read,
     Write,
@@ -51,27 +57,27 @@ pub enum Operation {
     Directory,
 }
 
-/// When a fault strikes.
+/// When a fault occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
-    /// The number of the operation of the process, from 0; with `only`, among those.
+pub struct FaultPlan {
+    /// The number of the process's operation, from 0; with `only`, among operations of that kind.
     pub at: u64,
-    pub fault: Fault,
-    /// Every later operation fails too, until the plan is taken back.
+    pub fault: DiskFault,
+    /// Every later operation fails too, until the plan is removed.
     pub lasting: bool,
-    pub only: Option<Operation>,
+    pub only: Option<DiskOperation>,
 }
 
-impl Plan {
-    pub fn once(at: u64, fault: Fault) -> Plan {
-        Plan { at, fault, lasting: false, only: None }
+impl FaultPlan {
+    pub fn once(at: u64, fault: DiskFault) -> FaultPlan {
+        FaultPlan { at, fault, lasting: false, only: None }
     }
 }
 
-/// One process's view of a virtual disk.
+/// One process's view of a simulated disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<DiskState>>,
     process: u64,
 }
 
@@ -81,22 +87,22 @@ impl std::fmt::Debug for SimDisk {
     }
 }
 
-struct World {
-    nodes: HashMap<u64, Node>,
+struct DiskState {
+    nodes: HashMap<u64, DiskNode>,
     next: u64,
     processes: u64,
     dead: HashSet<u64>,
     operations: u64,
     counted: u64,
-    /// Which process it strikes.
-    plan: Option<(u64, Plan)>,
+    /// The affected process and its plan.
+    plan: Option<(u64, FaultPlan)>,
     capacity: Option<u64>,
     now: u64,
 }
 
 const ROOT: u64 = 0;
 
-enum Node {
+enum DiskNode {
     File(FileNode),
     Dir(DirNode),
 }
@@ -105,8 +111,8 @@ enum Node {
 struct FileNode {
     data: Vec<u8>,
     durable: Vec<u8>,
-    /// Everything before is the same in both, or so the kernel believes.
-    same: usize,
+    /// The prefix that is equal in both, according to the kernel.
+    clean_bytes: usize,
     modified: u64,
     lock: Option<(u64, u64)>,
 }
@@ -118,11 +124,11 @@ struct DirNode {
     lock: Option<(u64, u64)>,
 }
 
-/// How an operation is to go.
-enum Fate {
-    Well,
-    /// Only half of it, then this.
-    Half(Option<io::Error>),
+/// The outcome of an operation.
+enum OperationFate {
+    Complete,
+    /// Half of it is done, then this error.
+    Partial(Option<io::Error>),
 }
 
 impl Default for SimDisk {
@@ -132,10 +138,10 @@ impl Default for SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk and the first process on it.
+    /// Returns an empty disk with its first process.
     pub fn new() -> SimDisk {
-        let root = Node::Dir(DirNode::default());
-        let world = World {
+        let root = DiskNode::Dir(DirNode::default());
+        let state = DiskState {
             nodes: HashMap::from([(ROOT, root)]),
             next: 1,
             processes: 1,
@@ -146,105 +152,105 @@ impl SimDisk {
             capacity: None,
             now: 1_780_000_000_000,
         };
-        SimDisk { world: Arc::new(Mutex::new(world)), process: 0 }
+        SimDisk { state: Arc::new(Mutex::new(state)), process: 0 }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, DiskState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another process on the same disk.
+    /// Returns another process's view of the same disk.
     #[must_use]
-    pub fn process(&self) -> SimDisk {
-        let mut world = self.world();
-        let process = world.processes;
-        world.processes += 1;
-        SimDisk { world: self.world.clone(), process }
+    pub fn new_process(&self) -> SimDisk {
+        let mut state = self.lock_state();
+        let process = state.processes;
+        state.processes += 1;
+        SimDisk { state: self.state.clone(), process }
     }
 
-    /// Ends this process: its locks are free, and everything it still tries fails.
+    /// Kills this process: its locks are released, and its later operations fail.
     pub fn kill(&self) {
-        self.world().kill(self.process);
+        self.lock_state().kill(self.process);
     }
 
     pub fn is_dead(&self) -> bool {
-        self.world().dead.contains(&self.process)
+        self.lock_state().dead.contains(&self.process)
     }
 
-    /// Ends every process and loses what was not synced. With a seed, of each file some of its unsynced bytes stay,
-    /// torn anywhere, and of each directory either the old or the new names; without one, nothing unsynced stays.
+    /// Kills every process and drops unsynced data. With a seed, a random part of each file's unsynced bytes
+    /// stays, and each directory keeps its old or new names; without a seed, no unsynced data stays.
     pub fn cut_power(&self, seed: Option<u64>) {
-        let mut world = self.world();
-        for process in 0..world.processes {
-            world.kill(process);
+        let mut state = self.lock_state();
+        for process in 0..state.processes {
+            state.kill(process);
         }
-        let mut chance = seed.map(Chance);
-        let mut ids: Vec<u64> = world.nodes.keys().copied().collect();
+        let mut random = seed.map(SplitMix64);
+        let mut ids: Vec<u64> = state.nodes.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
-            match world.nodes.get_mut(&id) {
-                Some(Node::File(file)) => file.cut(chance.as_mut()),
-                Some(Node::Dir(dir)) => dir.cut(chance.as_mut()),
+            match state.nodes.get_mut(&id) {
+                Some(DiskNode::File(file)) => file.cut_power(random.as_mut()),
+                Some(DiskNode::Dir(dir)) => dir.cut_power(random.as_mut()),
                 None => {}
             }
         }
     }
 
-    /// Lets an operation of this process go wrong; `None` takes every plan back. Counting begins anew.
-    pub fn plan(&self, plan: Option<Plan>) {
-        let mut world = self.world();
-        world.plan = plan.map(|plan| (self.process, plan));
-        world.counted = 0;
+    /// Sets the fault of this process; `None` removes it. Restarts the counter.
+    pub fn set_fault_plan(&self, plan: Option<FaultPlan>) {
+        let mut state = self.lock_state();
+        state.plan = plan.map(|plan| (self.process, plan));
+        state.counted = 0;
     }
 
-    /// Operations of the planned process since the plan was made, of the planned kind.
-    pub fn counted(&self) -> u64 {
-        self.world().counted
+    /// Returns the number of operations of the planned process and kind since the plan was set.
+    pub fn planned_operations(&self) -> u64 {
+        self.lock_state().counted
     }
 
-    /// All operations so far.
-    pub fn operations(&self) -> u64 {
-        self.world().operations
+    /// Returns the number of all operations.
+    pub fn all_operations(&self) -> u64 {
+        self.lock_state().operations
     }
 
-    /// How many bytes fit on the disk.
+    /// Sets the capacity of the disk.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.world().capacity = bytes;
+        self.lock_state().capacity = bytes;
     }
 
-    pub fn used(&self) -> u64 {
-        self.world().used()
+    pub fn used_bytes(&self) -> u64 {
+        self.lock_state().used_bytes()
     }
 
-    /// The content of a file, as a process sees it.
-    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
-        let world = self.world();
-        match world.nodes.get(&world.find(path)?)? {
-            Node::File(file) => Some(file.data.clone()),
-            Node::Dir(_) => None,
+    /// Returns the content of a file as a process reads it.
+    pub fn file_content(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.lock_state();
+        match state.nodes.get(&state.find_node(path)?)? {
+            DiskNode::File(file) => Some(file.data.clone()),
+            DiskNode::Dir(_) => None,
         }
     }
 
-    /// Changes a file behind everybody's back, durably: a bad sector, a careless person.
-    pub fn put(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let mut world = self.world();
-        let id = match world.find(path) {
+    /// Overwrites a file durably, like a bad sector or another program.
+    pub fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut state = self.lock_state();
+        let id = match state.find_node(path) {
             Some(id) => id,
-            None => world.add(path, Node::File(FileNode::default()))?,
+            None => state.add_node(path, DiskNode::File(FileNode::default()))?,
         };
-        if let Some(Node::File(file)) = world.nodes.get_mut(&id) {
+        if let Some(DiskNode::File(file)) = state.nodes.get_mut(&id) {
             file.data = content.to_vec();
             file.durable = content.to_vec();
-            file.same = content.len();
+            file.clean_bytes = content.len();
         }
         Ok(())
     }
 
-    /// Flips bits of one byte of a file, durably.
-    pub fn flip(&self, path: &Path, at: usize, bits: u8) {
-        let mut world = self.world();
-        let id = world.find(path);
-        if let Some(Node::File(file)) = id.and_then(|id| world.nodes.get_mut(&id)) {
+    /// Flips bits of one byte of a file durably.
+    pub fn flip_bits(&self, path: &Path, at: usize, bits: u8) {
+        let mut state = self.lock_state();
+        let id = state.find_node(path);
+        if let Some(DiskNode::File(file)) = id.and_then(|id| state.nodes.get_mut(&id)) {
             for content in [&mut file.data, &mut file.durable] {
                 if let Some(byte) = content.get_mut(at) {
                     *byte ^= bits;
@@ -253,67 +259,67 @@ impl SimDisk {
         }
     }
 
-    fn meet(&self, operation: Operation) -> io::Result<Fate> {
-        self.world().meet(self.process, operation)
+    fn begin_operation(&self, operation: DiskOperation) -> io::Result<OperationFate> {
+        self.lock_state().begin_operation(self.process, operation)
     }
 }
 
-impl World {
+impl DiskState {
     fn kill(&mut self, process: u64) {
         self.dead.insert(process);
         for node in self.nodes.values_mut() {
-            let lock = node.lock();
+            let lock = node.lock_mut();
             if lock.is_some_and(|(owner, _)| owner == process) {
                 *lock = None;
             }
         }
     }
 
-    /// Counts an operation and says how it goes.
-    fn meet(&mut self, process: u64, operation: Operation) -> io::Result<Fate> {
+    /// Counts an operation and returns its outcome.
+    fn begin_operation(&mut self, process: u64, operation: DiskOperation) -> io::Result<OperationFate> {
         if self.dead.contains(&process) {
             return Err(io::Error::other("this process was killed"));
         }
         self.operations += 1;
         let Some((_, plan)) = self.plan.filter(|(struck, _)| *struck == process) else {
-            return Ok(Fate::Well);
+            return Ok(OperationFate::Complete);
         };
         if plan.only.is_some_and(|only| only != operation) {
-            return Ok(Fate::Well);
+            return Ok(OperationFate::Complete);
         }
         let now = self.counted;
         self.counted += 1;
         if now != plan.at && !(plan.lasting && now > plan.at) {
-            return Ok(Fate::Well);
+            return Ok(OperationFate::Complete);
         }
         let killed = || io::Error::other("this process was killed");
         match plan.fault {
-            Fault::KillBefore => {
+            DiskFault::KillBefore => {
                 self.kill(process);
                 Err(killed())
             }
-            Fault::KillAfter => {
+            DiskFault::KillAfter => {
                 self.kill(process);
-                Ok(Fate::Well)
+                Ok(OperationFate::Complete)
             }
-            Fault::KillHalfway => {
+            DiskFault::KillHalfway => {
                 self.kill(process);
-                Ok(Fate::Half(Some(killed())))
+                Ok(OperationFate::Partial(Some(killed())))
             }
-            Fault::Full => Err(io::ErrorKind::StorageFull.into()),
-            Fault::Io => Err(io::Error::from_raw_os_error(5)),
-            Fault::Short => Ok(Fate::Half(None)),
+            DiskFault::Full => Err(io::ErrorKind::StorageFull.into()),
+            DiskFault::Io => Err(io::Error::from_raw_os_error(5)),
+            DiskFault::Short => Ok(OperationFate::Partial(None)),
         }
     }
 
-    fn used(&self) -> u64 {
+    fn used_bytes(&self) -> u64 {
         self.nodes
             .values()
-            .map(|node| if let Node::File(file) = node { file.data.len() as u64 } else { 0 })
+            .map(|node| if let DiskNode::File(file) = node { file.data.len() as u64 } else { 0 })
             .sum()
     }
 
-    fn names(path: &Path) -> Vec<String> {
+    fn path_names(path: &Path) -> Vec<String> {
         path.components()
             .filter_map(|part| match part {
                 Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
@@ -322,33 +328,33 @@ impl World {
             .collect()
     }
 
-    fn find(&self, path: &Path) -> Option<u64> {
+    fn find_node(&self, path: &Path) -> Option<u64> {
         let mut at = ROOT;
-        for name in World::names(path) {
-            let Some(Node::Dir(dir)) = self.nodes.get(&at) else { return None };
+        for name in DiskState::path_names(path) {
+            let Some(DiskNode::Dir(dir)) = self.nodes.get(&at) else { return None };
             at = *dir.names.get(&name)?;
         }
         Some(at)
     }
 
-    fn dir(&mut self, path: &Path) -> io::Result<&mut DirNode> {
-        let id = self.find(path).ok_or(io::ErrorKind::NotFound)?;
+    fn directory_mut(&mut self, path: &Path) -> io::Result<&mut DirNode> {
+        let id = self.find_node(path).ok_or(io::ErrorKind::NotFound)?;
         match self.nodes.get_mut(&id) {
-            Some(Node::Dir(dir)) => Ok(dir),
+            Some(DiskNode::Dir(dir)) => Ok(dir),
             _ => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
 
-    /// The directory that a path lies in, and its name there.
-    fn above(&mut self, path: &Path) -> io::Result<(&mut DirNode, String)> {
-        let name = World::names(path).pop().ok_or(io::ErrorKind::InvalidInput)?;
+    /// Returns the parent directory of a path, and the name in it.
+    fn parent_dir(&mut self, path: &Path) -> io::Result<(&mut DirNode, String)> {
+        let name = DiskState::path_names(path).pop().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        Ok((self.dir(&parent)?, name))
+        Ok((self.directory_mut(&parent)?, name))
     }
 
-    fn add(&mut self, path: &Path, node: Node) -> io::Result<u64> {
+    fn add_node(&mut self, path: &Path, node: DiskNode) -> io::Result<u64> {
         let id = self.next;
-        let (dir, name) = self.above(path)?;
+        let (dir, name) = self.parent_dir(path)?;
         if dir.names.contains_key(&name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -358,12 +364,12 @@ impl World {
         Ok(id)
     }
 
-    /// Writes as much as fits; says how much.
-    fn write(&mut self, id: u64, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
-        let free = self.capacity.map(|capacity| capacity.saturating_sub(self.used()));
+    /// Writes the bytes that fit and returns their number.
+    fn write_bytes(&mut self, id: u64, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
+        let free = self.capacity.map(|capacity| capacity.saturating_sub(self.used_bytes()));
         self.now += 1;
         let now = self.now;
-        let Some(Node::File(file)) = self.nodes.get_mut(&id) else {
+        let Some(DiskNode::File(file)) = self.nodes.get_mut(&id) else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let at = match offset {
@@ -383,53 +389,54 @@ impl World {
         let over = fits.min(file.data.len() - at);
         file.data[at..at + over].copy_from_slice(&bytes[..over]);
         file.data.extend_from_slice(&bytes[over..fits]);
-        file.same = file.same.min(at);
+        file.clean_bytes = file.clean_bytes.min(at);
         file.modified = now;
         Ok(fits)
     }
 }
 
-impl Node {
-    fn lock(&mut self) -> &mut Option<(u64, u64)> {
+impl DiskNode {
+    fn lock_mut(&mut self) -> &mut Option<(u64, u64)> {
         match self {
-            Node::File(file) => &mut file.lock,
-            Node::Dir(dir) => &mut dir.lock,
+            DiskNode::File(file) => &mut file.lock,
+            DiskNode::Dir(dir) => &mut dir.lock,
         }
     }
 }
 
 impl FileNode {
-    fn sync(&mut self) {
-        // Shorter than what counts as clean only after a failed sync: those bytes are gone, whatever later syncs say.
-        self.durable.resize(self.same, 0);
-        self.durable.extend_from_slice(&self.data[self.same..]);
-        self.same = self.data.len();
+    fn sync_durable(&mut self) {
+        // After a failed sync the clean prefix can be longer than the durable data; those bytes are lost
+        // despite later syncs.
+        self.durable.resize(self.clean_bytes, 0);
+        self.durable.extend_from_slice(&self.data[self.clean_bytes..]);
+        self.clean_bytes = self.data.len();
     }
 
-    /// As kernels do it: the error is told once, the pages count as clean, and they never reached the disk.
-    fn fail_to_sync(&mut self) {
-        self.same = self.data.len();
+    /// Fails like a kernel: the error is reported once, the pages count as clean and never reach the disk.
+    fn fail_sync(&mut self) {
+        self.clean_bytes = self.data.len();
     }
 
-    fn cut(&mut self, chance: Option<&mut Chance>) {
+    fn cut_power(&mut self, random: Option<&mut SplitMix64>) {
         let mut left = std::mem::take(&mut self.durable);
-        if let Some(chance) = chance
-            && self.data.len() > self.same
+        if let Some(chance) = random
+            && self.data.len() > self.clean_bytes
         {
-            let more = chance.up_to(self.data.len() - self.same);
-            left.resize(self.same, 0);
-            left.extend_from_slice(&self.data[self.same..self.same + more]);
+            let more = chance.up_to(self.data.len() - self.clean_bytes);
+            left.resize(self.clean_bytes, 0);
+            left.extend_from_slice(&self.data[self.clean_bytes..self.clean_bytes + more]);
         }
         self.data.clone_from(&left);
         self.durable = left;
-        self.same = self.data.len();
+        self.clean_bytes = self.data.len();
         self.lock = None;
     }
 }
 
 impl DirNode {
-    fn cut(&mut self, chance: Option<&mut Chance>) {
-        let new = chance.is_some_and(|chance| chance.up_to(1) == 1);
+    fn cut_power(&mut self, random: Option<&mut SplitMix64>) {
+        let new = random.is_some_and(|chance| chance.up_to(1) == 1);
         if new {
             self.durable.clone_from(&self.names);
         } else {
@@ -439,11 +446,11 @@ impl DirNode {
     }
 }
 
-/// Reproducible chance (SplitMix64).
-struct Chance(u64);
+/// A deterministic random generator (SplitMix64).
+struct SplitMix64(u64);
 
-impl Chance {
-    /// From 0 up to and including a bound.
+impl SplitMix64 {
+    /// Returns a number from 0 to `bound` inclusive.
     fn up_to(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -455,112 +462,112 @@ impl Chance {
 }
 
 impl Disk for SimDisk {
-    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Box<dyn DiskFile>> {
-        self.meet(Operation::Open)?;
-        let mut world = self.world();
-        let id = match (world.find(path), how) {
-            (Some(_), OpenHow::AppendNew) => return Err(io::ErrorKind::AlreadyExists.into()),
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        self.begin_operation(DiskOperation::Open)?;
+        let mut state = self.lock_state();
+        let id = match (state.find_node(path), how) {
+            (Some(_), OpenMode::AppendNew) => return Err(io::ErrorKind::AlreadyExists.into()),
             (Some(id), _) => id,
-            (None, OpenHow::AppendNew | OpenHow::Write) => {
-                world.now += 1;
-                let file = FileNode { modified: world.now, ..FileNode::default() };
-                world.add(path, Node::File(file))?
+            (None, OpenMode::AppendNew | OpenMode::Write) => {
+                state.now += 1;
+                let file = FileNode { modified: state.now, ..FileNode::default() };
+                state.add_node(path, DiskNode::File(file))?
             }
             (None, _) => return Err(io::ErrorKind::NotFound.into()),
         };
-        let directory = matches!(world.nodes.get(&id), Some(Node::Dir(_)));
-        if directory != (how == OpenHow::Directory) {
+        let directory = matches!(state.nodes.get(&id), Some(DiskNode::Dir(_)));
+        if directory != (how == OpenMode::Directory) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let handle = world.next;
-        world.next += 1;
+        let handle = state.next;
+        state.next += 1;
         Ok(Box::new(SimFile { disk: self.clone(), node: id, handle }))
     }
 
-    fn adopt(&self, _: OwnedFd) -> io::Result<Box<dyn DiskFile>> {
+    fn adopt_fd(&self, _: OwnedFd) -> io::Result<Box<dyn DiskFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn is_at(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
-        self.meet(Operation::Read)?;
-        let (_, node) = file.identity()?;
-        Ok(self.world().find(path) == Some(node))
+    fn is_file_at(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
+        self.begin_operation(DiskOperation::Read)?;
+        let (_, node) = file.file_identity()?;
+        Ok(self.lock_state().find_node(path) == Some(node))
     }
 
-    fn meta(&self, path: &Path) -> io::Result<Option<Meta>> {
-        self.meet(Operation::Read)?;
-        let world = self.world();
-        Ok(world.find(path).and_then(|id| world.nodes.get(&id)).map(|node| match node {
-            Node::File(file) => {
-                Meta { bytes: file.data.len() as u64, directory: false, modified: Some(file.modified) }
+    fn metadata(&self, path: &Path) -> io::Result<Option<FileMeta>> {
+        self.begin_operation(DiskOperation::Read)?;
+        let state = self.lock_state();
+        Ok(state.find_node(path).and_then(|id| state.nodes.get(&id)).map(|node| match node {
+            DiskNode::File(file) => {
+                FileMeta { bytes: file.data.len() as u64, is_dir: false, modified: Some(file.modified) }
             }
-            Node::Dir(_) => Meta { bytes: 0, directory: true, modified: None },
+            DiskNode::Dir(_) => FileMeta { bytes: 0, is_dir: true, modified: None },
         }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.meet(Operation::Directory)?;
-        self.world().add(path, Node::Dir(DirNode::default())).map(drop)
+        self.begin_operation(DiskOperation::Directory)?;
+        self.lock_state().add_node(path, DiskNode::Dir(DirNode::default())).map(drop)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.meet(Operation::Sync)?;
-        let mut world = self.world();
-        let dir = world.dir(path)?;
+        self.begin_operation(DiskOperation::Sync)?;
+        let mut state = self.lock_state();
+        let dir = state.directory_mut(path)?;
         dir.durable.clone_from(&dir.names);
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.meet(Operation::Directory)?;
-        let mut world = self.world();
-        let id = world.find(from).ok_or(io::ErrorKind::NotFound)?;
-        if let Some(there) = world.find(to)
-            && matches!(world.nodes.get(&there), Some(Node::Dir(dir)) if !dir.names.is_empty())
+        self.begin_operation(DiskOperation::Directory)?;
+        let mut state = self.lock_state();
+        let id = state.find_node(from).ok_or(io::ErrorKind::NotFound)?;
+        if let Some(there) = state.find_node(to)
+            && matches!(state.nodes.get(&there), Some(DiskNode::Dir(dir)) if !dir.names.is_empty())
         {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        let (dir, name) = world.above(to)?;
+        let (dir, name) = state.parent_dir(to)?;
         dir.names.insert(name, id);
-        let (dir, name) = world.above(from)?;
+        let (dir, name) = state.parent_dir(from)?;
         dir.names.remove(&name);
         Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.meet(Operation::Directory)?;
-        let mut world = self.world();
-        let id = world.find(path).ok_or(io::ErrorKind::NotFound)?;
-        if matches!(world.nodes.get(&id), Some(Node::Dir(_))) {
+        self.begin_operation(DiskOperation::Directory)?;
+        let mut world = self.lock_state();
+        let id = world.find_node(path).ok_or(io::ErrorKind::NotFound)?;
+        if matches!(world.nodes.get(&id), Some(DiskNode::Dir(_))) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let (dir, name) = world.above(path)?;
+        let (dir, name) = world.parent_dir(path)?;
         dir.names.remove(&name);
-        // Its space is free at once; a handle that is still open reads nothing any more, which nobody here does.
-        if let Some(Node::File(file)) = world.nodes.get_mut(&id) {
+        // The space is free immediately; open handles then read nothing, which no caller does.
+        if let Some(DiskNode::File(file)) = world.nodes.get_mut(&id) {
             file.data.clear();
-            file.same = 0;
+            file.clean_bytes = 0;
         }
         Ok(())
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.meet(Operation::Directory)?;
-        let mut world = self.world();
-        if !world.dir(path)?.names.is_empty() {
+        self.begin_operation(DiskOperation::Directory)?;
+        let mut state = self.lock_state();
+        if !state.directory_mut(path)?.names.is_empty() {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        let (dir, name) = world.above(path)?;
+        let (dir, name) = state.parent_dir(path)?;
         dir.names.remove(&name);
         Ok(())
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.meet(Operation::Read)?;
-        Ok(self.world().dir(path)?.names.keys().cloned().collect())
+        self.begin_operation(DiskOperation::Read)?;
+        Ok(self.lock_state().directory_mut(path)?.names.keys().cloned().collect())
     }
 
-    fn breathe(&self) {}
+    fn pause_briefly(&self) {}
 }
 
 struct SimFile {
@@ -576,20 +583,20 @@ impl std::fmt::Debug for SimFile {
 }
 
 impl SimFile {
-    fn write(&self, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
-        match self.disk.meet(Operation::Write)? {
-            Fate::Well => self.disk.world().write(self.node, bytes, offset),
-            Fate::Half(then) => {
+    fn write_bytes(&self, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
+        match self.disk.begin_operation(DiskOperation::Write)? {
+            OperationFate::Complete => self.disk.lock_state().write_bytes(self.node, bytes, offset),
+            OperationFate::Partial(then) => {
                 let half = &bytes[..bytes.len() / 2];
-                let written = self.disk.world().write(self.node, half, offset)?;
+                let written = self.disk.lock_state().write_bytes(self.node, half, offset)?;
                 then.map_or(Ok(written), Err)
             }
         }
     }
 
-    fn file<T>(&self, act: impl FnOnce(&mut FileNode) -> T) -> io::Result<T> {
-        match self.disk.world().nodes.get_mut(&self.node) {
-            Some(Node::File(file)) => Ok(act(file)),
+    fn with_file<T>(&self, act: impl FnOnce(&mut FileNode) -> T) -> io::Result<T> {
+        match self.disk.lock_state().nodes.get_mut(&self.node) {
+            Some(DiskNode::File(file)) => Ok(act(file)),
             _ => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
@@ -597,16 +604,16 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn append(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.write(bytes, None)
+        self.write_bytes(bytes, None)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.write(bytes, Some(offset))
+        self.write_bytes(bytes, Some(offset))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.disk.meet(Operation::Read)?;
-        self.file(|file| {
+        self.disk.begin_operation(DiskOperation::Read)?;
+        self.with_file(|file| {
             let from = usize::try_from(offset).map_or(file.data.len(), |offset| offset.min(file.data.len()));
             let count = bytes.len().min(file.data.len() - from);
             bytes[..count].copy_from_slice(&file.data[from..from + count]);
@@ -615,33 +622,33 @@ impl DiskFile for SimFile {
     }
 
     fn size(&self) -> io::Result<u64> {
-        self.disk.meet(Operation::Read)?;
-        self.file(|file| file.data.len() as u64)
+        self.disk.begin_operation(DiskOperation::Read)?;
+        self.with_file(|file| file.data.len() as u64)
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.disk.meet(Operation::Truncate)?;
+        self.disk.begin_operation(DiskOperation::Truncate)?;
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
-        self.file(|file| {
+        self.with_file(|file| {
             file.data.resize(length, 0);
-            file.same = file.same.min(length);
+            file.clean_bytes = file.clean_bytes.min(length);
         })
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if let Err(error) = self.disk.meet(Operation::Sync) {
+        if let Err(error) = self.disk.begin_operation(DiskOperation::Sync) {
             if !self.disk.is_dead() {
-                self.file(FileNode::fail_to_sync)?;
+                self.with_file(FileNode::fail_sync)?;
             }
             return Err(error);
         }
-        self.file(FileNode::sync)
+        self.with_file(FileNode::sync_durable)
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        self.disk.meet(Operation::Lock)?;
-        let mut world = self.disk.world();
-        let lock = world.nodes.get_mut(&self.node).ok_or(io::ErrorKind::NotFound)?.lock();
+        self.disk.begin_operation(DiskOperation::Lock)?;
+        let mut state = self.disk.lock_state();
+        let lock = state.nodes.get_mut(&self.node).ok_or(io::ErrorKind::NotFound)?.lock_mut();
         let ours = (self.disk.process, self.handle);
         if lock.is_some_and(|holder| holder != ours) {
             return Ok(false);
@@ -654,15 +661,15 @@ impl DiskFile for SimFile {
         if self.try_lock()? {
             return Ok(());
         }
-        // Everything here happens one after another, so waiting would be for ever.
+        // Everything runs sequentially, so waiting would never end.
         Err(io::ErrorKind::Deadlock.into())
     }
 
-    fn duplicate(&self) -> io::Result<OwnedFd> {
+    fn duplicate_fd(&self) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn identity(&self) -> io::Result<(u64, u64)> {
+    fn file_identity(&self) -> io::Result<(u64, u64)> {
         Ok((0, self.node))
     }
 }
@@ -670,8 +677,8 @@ impl DiskFile for SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         let ours = (self.disk.process, self.handle);
-        if let Some(node) = self.disk.world().nodes.get_mut(&self.node) {
-            let lock = node.lock();
+        if let Some(node) = self.disk.lock_state().nodes.get_mut(&self.node) {
+            let lock = node.lock_mut();
             if *lock == Some(ours) {
                 *lock = None;
             }

@@ -1,8 +1,9 @@
-//! A PostgreSQL server of a test's own: on a Unix socket in a temporary directory, no TCP, gone with the test.
+//! A PostgreSQL server for one test: on a Unix socket in a temporary directory, no TCP, removed after the
+//! test.
 //!
-//! It syncs for real, and it can die as by a power cut (`-m immediate`), be stopped and go on. A server refuses to run as
-//! root, so there it runs as the user whom the package made. Without the programs the test says that it was skipped.
-//! Needs nothing of the workspace, so that other crates' tests take it by path.
+//! It syncs for real, and can crash as after a power cut (`-m immediate`), stop and restart. A server refuses
+//! to run as root, so under root it runs as the user of the package. Without PostgreSQL the test is reported
+//! as skipped. It uses nothing of the workspace, so that tests of other crates can include it by path.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -12,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the server may take to come up on a busy machine.
+/// Startup timeout on a busy machine.
 const COMES_UP: Duration = Duration::from_secs(60);
-/// The user whom the package makes.
+/// The user that the package creates.
 const USER: &str = "postgres";
 
 /// A server and its data.
@@ -22,11 +23,12 @@ pub struct Server {
     bin: PathBuf,
     home: PathBuf,
     sweeper: Mutex<Child>,
-    /// Its process, and the thread that started it: the kernel ends a server with the thread, so the thread waits for it.
+    /// The server process and the thread that started it: the kernel ends the server with the thread, so the
+    /// thread waits.
     child: Mutex<Option<(u32, JoinHandle<()>)>>,
 }
 
-/// Where the programs are, the newest first.
+/// Returns the directory of the newest programs.
 fn programs() -> Option<PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -40,7 +42,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 impl Server {
-    /// `None`, said aloud, where PostgreSQL is not installed; with `MINKE_NO_SKIP` that is a failure.
+    /// Returns `None` with a message if PostgreSQL is not installed; with `MINKE_NO_SKIP` this is a failure.
     pub fn start() -> Option<Server> {
         let Some(bin) = programs() else {
             assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: PostgreSQL is not installed");
@@ -49,9 +51,10 @@ impl Server {
         };
         let home =
             tempfile::Builder::new().prefix("minke-pg-").tempdir().expect("a temporary directory").keep();
-        let sweeper = Mutex::new(sweeper(&home).unwrap_or_else(|e| panic!("nobody would clean up: {e}")));
+        let sweeper =
+            Mutex::new(sweeper(&home).unwrap_or_else(|e| panic!("could not start the cleanup process: {e}")));
         let server = Server { bin, home, sweeper, child: Mutex::new(None) };
-        server.make().unwrap_or_else(|e| panic!("a database cannot be made: {e}"));
+        server.make().unwrap_or_else(|e| panic!("could not create a database: {e}"));
         server.up();
         Some(server)
     }
@@ -60,14 +63,14 @@ impl Server {
         self.home.join("data")
     }
 
-    /// The address for `--store`.
+    /// Returns the address for `--store`.
     pub fn address(&self) -> String {
         format!("postgres://minke@/postgres?host={}", self.home.display())
     }
 
     fn program(&self, name: &str) -> Command {
         let program = self.bin.join(name);
-        // A test that is killed takes its server along.
+        // If the test is killed, its server is killed too.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "QUIT"]);
         if is_root() {
@@ -97,7 +100,7 @@ impl Server {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts it and waits until it answers.
+    /// Starts the server and waits until it accepts connections.
     pub fn up(&self) {
         let log = std::fs::File::options().create(true).append(true).open(self.home.join("log"));
         let mut command = self.program("postgres");
@@ -111,8 +114,8 @@ impl Server {
             .stderr(log.map_or(Stdio::null(), Stdio::from));
         let (tell, told) = mpsc::channel();
         let waits = std::thread::spawn(move || {
-            let mut child = command.spawn().unwrap_or_else(|e| panic!("the database cannot be started: {e}"));
-            tell.send(child.id()).expect("somebody waits for it");
+            let mut child = command.spawn().unwrap_or_else(|e| panic!("could not start the database: {e}"));
+            tell.send(child.id()).expect("the receiver exists");
             drop(child.wait());
         });
         let pid = told.recv().expect("the database was started");
@@ -129,27 +132,27 @@ impl Server {
         asked.is_ok_and(|status| status.success())
     }
 
-    /// The end of what the server has written.
+    /// Returns the end of the server's log.
     pub fn said(&self) -> String {
         let log = std::fs::read_to_string(self.home.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(20).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends it as a power cut would: nothing is written any more.
+    /// Kills the server as a power cut would: it writes nothing more.
     pub fn die(&self) {
         let Some((pid, waits)) = self.child().take() else { return };
         assert!(signal(pid, "QUIT"), "the database could not be ended");
         drop(waits.join());
     }
 
-    /// Dies, and comes up again from its journal.
+    /// Kills the server and restarts it from its journal.
     pub fn restart(&self) {
         self.die();
         self.up();
     }
 
-    /// One value of one row, as text.
+    /// Returns one value of one row as text.
     pub fn ask(&self, sql: &str) -> String {
         let asked = self
             .program("psql")
@@ -179,7 +182,7 @@ impl Drop for Server {
     }
 }
 
-/// Removes everything when this process is gone, however it went: then nobody holds the other end of its stdin.
+/// Removes all files when this process ends in any way: then its end of the stdin pipe closes.
 fn sweeper(home: &Path) -> io::Result<Child> {
     const SWEEP: &str = r#"
         cat > /dev/null

@@ -1,41 +1,44 @@
-//! What is there before a story begins: the session's first step, what its process knows, and the words for inputs.
+//! The setting of a story: the session's first step, the boot information, and the parsing of inputs.
 
 use minke_manifest::Manifest;
-use minke_pod::{Boot, Cost, Forking, Moment, NewSession, Referred, Task, Visitor, Written, new_session};
-use minke_policy::{RuleSet, Tier};
+use minke_pod::{
+    BootInfo, ForkRequest, InitialTask, ModelCost, NewSession, OfflineWriter, ResolvedReferences, StepDraft,
+    StepSeed, new_session,
+};
+use minke_policy::{RuleSet, SandboxBackend};
 use minke_record::{
-    Actor, ChildOutcome, ForkedFrom, InputSegment, Millis, Parent, PodEvent, Route, Scope, SessionId,
+    Actor, ChildOutcome, ForkOrigin, InputSegment, Millis, ParentCall, PodEvent, Route, Scope, SessionId,
     SystemItem, SystemKind,
 };
 use uuid::Uuid;
 
-use crate::hands;
-use crate::story::Scene as Setting;
+use crate::scripted::tools;
+use crate::story::StoryScene as Setting;
 
-/// The session that a story is about.
+/// The session of a story.
 pub(crate) const SESSION: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001));
-/// Its parent, where it has one.
+/// Its parent, if it has one.
 pub(crate) const PARENT: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0002));
-/// Its child, where one reports.
+/// Its child that reports.
 pub(crate) const CHILD: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0003));
 /// The fork of a `fork` line.
 pub(crate) const FORK: SessionId = SessionId(Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0004));
-/// What the model of a story is told first.
+/// The system prompt of a story.
 pub const SYSTEM_PROMPT: &str = "You are in a story.";
 const VERSION: &str = "0.0.0";
 
-/// What somebody says: a text, and behind it the files that its words with an `@` refer to.
-pub(crate) fn said(text: &str) -> Vec<InputSegment> {
+/// Parses an input: a text, followed by its words with `@` as file references.
+pub(crate) fn parse_input(text: &str) -> Vec<InputSegment> {
     let (files, words): (Vec<&str>, Vec<&str>) =
         text.split(' ').partition(|word| word.len() > 1 && word.starts_with('@'));
-    let mut segments = vec![InputSegment::text(words.join(" "))];
+    let mut segments = vec![InputSegment::from_text(words.join(" "))];
     let path = |word: &str| word.trim_start_matches('@').to_owned();
     segments.extend(files.iter().map(|word| InputSegment::FileRef { path: path(word) }));
     segments
 }
 
-/// What an input refers to, as a driver would read it; in a story there is every file but `missing`.
-pub(crate) fn read(input: &[InputSegment]) -> Result<Vec<SystemItem>, String> {
+/// Reads the references of an input like a driver; every file but `missing` exists.
+pub(crate) fn read_references(input: &[InputSegment]) -> Result<Vec<SystemItem>, String> {
     let files = input.iter().filter_map(|segment| match segment {
         InputSegment::FileRef { path } => Some(path),
         _ => None,
@@ -52,18 +55,23 @@ pub(crate) fn read(input: &[InputSegment]) -> Result<Vec<SystemItem>, String> {
         .collect()
 }
 
-/// What inputs refer to that wait and were not read.
-pub(crate) fn referred(state: &minke_pod::State) -> Vec<(minke_record::QueueId, Result<Referred, String>)> {
-    let waiting =
-        state.facts.queue.iter().filter(|queued| minke_record::unread(&queued.segments, &queued.attached));
+/// Returns the references of queued inputs that were not read.
+pub(crate) fn queued_references(
+    state: &minke_pod::State,
+) -> Vec<(minke_record::QueueId, Result<ResolvedReferences, String>)> {
+    let waiting = state
+        .facts
+        .queue
+        .iter()
+        .filter(|queued| minke_record::has_unread_references(&queued.segments, &queued.attached));
     let read = |queued: &minke_record::Queued| {
         let input = queued.segments.clone();
-        read(&input).map(|attached| Referred { input, attached })
+        read_references(&input).map(|attached| ResolvedReferences { input, attached })
     };
     waiting.map(|queued| (queued.id, read(queued))).collect()
 }
 
-fn manifest(scene: &Setting) -> Manifest {
+fn scene_manifest(scene: &Setting) -> Manifest {
     let mut manifest = Manifest::default();
     if let Some(posture) = &scene.posture {
         manifest.permissions.posture = Some(posture.parse().expect("a story names a posture that there is"));
@@ -89,19 +97,21 @@ fn manifest(scene: &Setting) -> Manifest {
     manifest
 }
 
-/// The creator's step.
-pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
-    let by = if scene.parent { Actor::pod(PARENT) } else { Actor::person("story") };
+/// Returns the first step of the session.
+pub(crate) fn first_step(scene: &Setting, now: Millis) -> StepDraft {
+    let by = if scene.parent { Actor::from_pod(PARENT) } else { Actor::from_person("story") };
     let mandate: Option<serde_json::Value> = scene
         .mandate
         .as_ref()
         .map(|mandate| serde_json::from_str(mandate).expect("a story's mandate is JSON"));
     let objective = mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
     let task = match (&scene.task, objective) {
-        (Some(task), _) => Some(Task { segments: said(task), op_id: None, from: by.clone() }),
-        (None, Some(objective)) => {
-            Some(Task { segments: said(objective), op_id: None, from: Actor::job(SESSION) })
-        }
+        (Some(task), _) => Some(InitialTask { segments: parse_input(task), op_id: None, from: by.clone() }),
+        (None, Some(objective)) => Some(InitialTask {
+            segments: parse_input(objective),
+            op_id: None,
+            from: Actor::from_job(SESSION),
+        }),
         (None, None) => None,
     };
     let new = NewSession {
@@ -112,69 +122,68 @@ pub(crate) fn first_step(scene: &Setting, now: Millis) -> Written {
         cwd: "/project".to_owned(),
         workspace: "/project".to_owned(),
         git: None,
-        manifest: manifest(scene).to_value(),
-        scope: Scope::write("/project"),
+        manifest: scene_manifest(scene).to_value(),
+        scope: Scope::writable("/project"),
         mandate,
         metadata: None,
-        parent: scene.parent.then(|| Parent { session: PARENT, call_id: "call_0_0".into() }),
+        parent: scene.parent.then(|| ParentCall { session: PARENT, call_id: "call_0_0".into() }),
         history: Vec::new(),
         task,
     };
-    new_session(Moment { now, seed: 1 }, new)
+    new_session(StepSeed { now, seed: 1 }, new)
 }
 
-/// Who visits while no pod lives.
-pub(crate) fn visitor() -> Visitor {
-    Visitor {
+/// Returns the writer of offline edits.
+pub(crate) fn offline_writer() -> OfflineWriter {
+    OfflineWriter {
         pid: 8,
         boot_id: "boot".to_owned(),
         host: "here".to_owned(),
         version: VERSION.to_owned(),
-        by: Actor::person("story"),
+        by: Actor::from_person("story"),
     }
 }
 
-/// A fork of the story's session.
-pub(crate) fn forking(from: ForkedFrom) -> Forking {
+/// Returns the request for a fork of the story's session.
+pub(crate) fn fork_request(from: ForkOrigin) -> ForkRequest {
     let name = "fork".parse().expect("`fork` is a pod name");
-    Forking {
+    ForkRequest {
         session: FORK,
         name,
-        created_by: Actor::person("story"),
+        created_by: Actor::from_person("story"),
         version: VERSION.to_owned(),
         from,
         cwd: None,
         mandate: None,
-        rests: None,
+        pause_reason: None,
     }
 }
 
-/// What the process knows when it begins.
-pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
+/// Returns the boot information.
+pub(crate) fn boot_info(scene: &Setting, rules: RuleSet) -> BootInfo {
     let route = Route { provider: "scripted".into(), model: "story".into(), scheme: "scripted".into() };
-    Boot {
+    BootInfo {
         pid: 7,
         boot_id: "boot".to_owned(),
         host: "here".to_owned(),
         version: VERSION.to_owned(),
-        tools: hands::specs(),
+        tools: tools::tool_specs(),
         system_prompt: SYSTEM_PROMPT.to_owned(),
         route: (!scene.no_model).then(|| route.clone()),
         no_route: if scene.no_model { "no model is configured".to_owned() } else { String::new() },
-        own: minke_record::Scope::default(),
-        costs: vec![Cost { route, max_output: Some(4_096), price: None }],
+        own_dirs: minke_record::Scope::default(),
+        costs: vec![ModelCost { route, max_output: Some(4_096), price: None }],
         socket: "/run/story.sock".to_owned(),
         rules,
-        steers: minke_pod::Steers {
+        hook_points: minke_pod::HookPoints {
             user_prompt: scene.hooks,
             before_tool: scene.hooks,
             before_stop: scene.hooks,
         },
-        referred: Vec::new(),
-        fence: scene
-            .fence
-            .as_deref()
-            .map_or(Tier::B, |tier| tier.parse().expect("a story names a tier that there is")),
+        references: Vec::new(),
+        sandbox: scene.fence.as_deref().map_or(SandboxBackend::Landlock, |tier| {
+            tier.parse().expect("a story names a tier that there is")
+        }),
         fallbacks: (1..=scene.fallbacks)
             .map(|n| Route {
                 provider: "scripted".into(),
@@ -186,8 +195,8 @@ pub(crate) fn boot(scene: &Setting, rules: RuleSet) -> Boot {
     }
 }
 
-/// `turn_ended`, `errored WHY`, `slept`: what a child reports.
-pub(crate) fn report(what: &str) -> Result<PodEvent, String> {
+/// Parses a child's report: `turn_ended`, `errored WHY`, `slept`.
+pub(crate) fn parse_report(what: &str) -> Result<PodEvent, String> {
     let pod_name = "child".to_owned();
     let (word, rest) = what.split_once(' ').unwrap_or((what, ""));
     Ok(match word {

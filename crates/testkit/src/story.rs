@@ -1,109 +1,113 @@
-//! The story language: what was said, what followed. One line is one thing that happens or one thing that must hold.
+//! The story language. Each line is an action or an assertion.
 //!
-//! Here: the language and its reader. Elsewhere: who plays it (`tell`), who kills it (`kill`).
+//! Elsewhere: running stories (`story_run`), killing them (`kill_everywhere`).
 //!
-//! Before the first line that happens, `with` lines set the scene:
+//! Before the first action, `with` lines configure the session:
 //!
 //! ```text
-//! with posture ask            what the gate does with an action that no rule decides
-//! with max_turns 2            any other limit of the manifest: max_turns, queue, idle_exit
-//! with parent                 a parent pod made this session, and its first task
-//! with task clean up          the creator left an input
-//! with model none             there is no model to be had
-//! with fence A                the tier that holds commands; B, unless said otherwise
-//! with fallback N             there are N more models to ask when the first one fails
-//! with expires N              questions expire after so many seconds
-//! with hooks                  there are hooks at every point at which they may steer; they say nothing until told to
-//! with mandate {JSON}         what the parent allows, as the session's mandate has it; with an `objective` it is a job
-//!                             (its acceptance command can be `test PATH`: whether that file is there)
-//! with budget {JSON}          what it may spend
-//! with may_answer             it may answer its children's questions
+//! with posture ask            the posture for actions without a rule
+//! with max_turns 2            other limits of the manifest: max_turns, queue, idle_exit
+//! with parent                 a parent pod created this session and its first task
+//! with task clean up          the creator queued an input
+//! with model none             no model is available
+//! with fence A                the sandbox backend of commands; default B
+//! with fallback N             N more models are tried when the first one fails
+//! with expires N              asks expire after N seconds
+//! with hooks                  hooks at every point; they allow everything until a `hook` line
+//! with mandate {JSON}         the session's mandate; with an `objective` it is a job (its acceptance command can be
+//!                             `test PATH`: whether the file exists)
+//! with budget {JSON}          its budget
+//! with may_answer             it may answer asks of its children
 //! with children N · with depth N        limits of the tree
-//! kills differ: REASON        the context of a killed telling may differ from the unkilled one, and why
+//! kills differ: REASON        the context of a killed run may differ from the unkilled one, for this reason
 //! ```
 //!
-//! What happens:
+//! Actions:
 //!
 //! ```text
 //! user > TEXT                 `run`, mode reject;  user queue > · user steer > · user interrupt >
-//! user op=ID > TEXT           the same with an op_id of one's own (else each line has one, so that it can be sent again)
-//! model > TEXT                a block of the reply to the open request; lines in a row are one reply, and a text
-//!                             after a call begins the next reply, as any other line between them does
+//! user op=ID > TEXT           the same with an own op_id (else each line has one, so that it can be sent again)
+//! model > TEXT                a block of the reply to the open request; consecutive lines form one reply, and a text
+//!                             after a call or any other line begins the next reply
 //! model > think: TEXT         a block of thinking
-//! model > Tool {JSON}         a call: a word with a capital letter and an object
-//! model > begin TEXT          a block that begins and does not end: the stream stays open
-//! model > begin Tool {"a      the same of a call;  model > begin think: TEXT   the same of a block of thinking
+//! model > Tool {JSON}         a call: a capitalized word and an object
+//! model > begin TEXT          a block without an end: the stream stays open
+//! model > begin Tool {"a      the same for a call;  model > begin think: TEXT   the same for a block of thinking
 //! model > cut                 the stream breaks;  model > fails busy WHY · model > fails for good WHY
-//! model > fails refused WHY   the provider does not take what the request says
-//! model > fails for N s WHY   busy, and the provider says for how long
-//! model > odd KIND TEXT       a block of a kind that nobody knows
+//! model > fails refused WHY   the provider refuses the content of the request
+//! model > fails for N s WHY   busy; the provider requests a wait of N seconds
+//! model > odd KIND TEXT       a block of an unknown kind
 //! model > stop max_tokens     the reply ends for this reason
 //! person > pause | resume | cancel | approve | deny WHY | tell TEXT | abort | rename NAME | archive | unarchive | posture WORD
-//!          | approve_session | approve_rule | answer_again | grant RULE          `answer_again`: the newest answered question
+//!          | approve_session | approve_rule | answer_again | grant RULE          `answer_again`: the newest answered ask
 //!          | checkpoint ID | call Tool {JSON} | dequeue TEXT | rewind TEXT | shutdown | shutdown after_run | wait idle
 //!          | compact | undo | yield
 //! notify > TEXT               a note that wakes;  notify quiet > TEXT
 //! child N > turn_ended | errored WHY | slept        report number N of a child
 //! pod NAME > ends | fails WHY | asks TEXT | says TEXT | spends N | crashes | sleeps | stops | lends NAME
-//!                             a child that was spawned (SpawnPod {"name":…,"write":PATH,"tokens":N,"wait":1}; `unlucky`
-//!                             never starts) does something; what it reports, the pod hears when it lives
-//! parent away | parent back   whether reports upward arrive
-//! tools hold                  calls from here on end when the story says so:
-//! tool > done TEXT | failed WHY | timed out        the oldest call that is held ends
-//! tools go                    held calls end well, and calls end at once again
+//!                             an action of a spawned child (SpawnPod {"name":…,"write":PATH,"tokens":N,"wait":1};
+//!                             `unlucky` never starts); a running pod receives its reports
+//! parent away | parent back   whether reports to the parent arrive
+//! tools hold                  calls from here on end only on a `tool` line:
+//! tool > done TEXT | failed WHY | timed out        the oldest held call ends
+//! tools go                    held calls succeed, and calls end immediately again
 //! hook WHO > nothing | ask WHY | deny WHY | always WHY | rewrite TEXT | context TEXT | problem TEXT | hang
-//!                             what hooks say from here on of a tool (`Sh`), of an input (`prompt`), of a run that would
-//!                             end (`stop`: `deny` the first time, `always` each time); those that hang are answered when
-//!                             they say something else
-//! edit > PATH TEXT            somebody else changes a file
-//! policy > allow|ask|deny WORDS        a rule of the person about commands; `policy > none` takes all back
-//! clock + N s                 time passes; timers that are due fire
-//! clients N                   how many clients are connected
+//!                             the reply of hooks from here on for a tool (`Sh`), an input (`prompt`) or the end of a
+//!                             run (`stop`: `deny` the first time, `always` each time); hanging requests are answered
+//!                             when the reply changes
+//! edit > PATH TEXT            another program changes a file
+//! policy > allow|ask|deny WORDS        a rule of the user about commands; `policy > none` removes all
+//! clock + N s                 time passes; due timers fire
+//! clients N                   the number of connected clients
+//! owner gone                  the client that the pod was started for disconnects
 //! signal                      SIGTERM
 //! crash | power cut           the process dies and a new one boots
 //! boot                        a new process after a shutdown
 //! disk full | disk wholly full | disk back
 //! visit > queue TEXT | rename NAME | approve | deny WHY | archive | checkpoint ID | abandon
-//!         | pause | cancel                   a job on which no pod lives
-//! fork                        a fork at the head; from here on the story is about the fork
+//!         | pause | cancel                   an offline edit; the last two for a job without a running pod
+//! fork                        a fork at the head; the following lines are about the fork
 //! ```
 //!
-//! What must hold (not looked at after a kill, because a kill may change it):
+//! Assertions (skipped after a kill, because it may change them):
 //!
 //! ```text
 //! reply < run | queued | ok | input TEXT | call | reached | late | refused CODE
 //! log: KIND KIND(detail) …    exactly these entries since the last `log:` or `log…` line
-//! log … KIND …                these among them, in this order
+//! log … KIND …                contains these entries in this order
 //! pod is idle | running | paused | compacting | stopping | gone
 //! activity: model | tool | ask | none        waits on ask
 //! context: user TEXT / assistant TEXT / call Tool / result TEXT      a `…` at an end matches anything
 //! queue: TEXT, TEXT | empty · queue is held | free · notes: N · asks: N · name: NAME
-//! children: NAME lives, NAME crashed … | none      left: N      tokens that can still be spent
-//! job: STATE | STATE after N  where the job stands, and after how many retries
-//! told: KIND, KIND | nothing  what the parent has heard, in order
-//! grants: N · offered: WORD, WORD         the answers to the oldest open question
-//! verdict: LAYER              of the newest call that was dispatched or refused
-//! rules added: N              rules that the person's policy was to get
-//! ran Tool N                  side effects of a tool so far
-//! noted: LINE, LINE           what `Note` wrote
-//! alert < TEXT                an alert since the last look contains this
+//! children: NAME lives, NAME crashed … | none      left: N      remaining tokens of the budget
+//! job: STATE | STATE after N  the state of the job and its number of retries
+//! told: KIND, KIND | nothing  the reports that the parent has received, in order
+//! grants: N · offered: WORD, WORD         the options of the oldest open ask
+//! verdict: LAYER              of the newest dispatched or refused call
+//! rules added: N              rules added to the user's policy
+//! ran Tool N                  number of starts of a tool
+//! noted: LINE, LINE           the lines that `Note` has written
+//! alert < TEXT                an alert since the last check contains this
 //! in flight: text TEXT | call TEXT | nothing
-//! seen: TEXT                  the deltas that clients saw since the last look, joined
+//! seen: TEXT                  the text deltas since the last check, joined
 //! ```
+
+pub(crate) mod log;
+pub(crate) mod run;
 
 use std::fmt;
 
-/// A story, read.
+/// A parsed story.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Story {
     pub name: String,
-    pub scene: Scene,
-    pub lines: Vec<Line>,
+    pub scene: StoryScene,
+    pub lines: Vec<StoryLine>,
 }
 
-/// What was there before the story began.
+/// The configuration of a story.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Scene {
+pub struct StoryScene {
     pub posture: Option<String>,
     pub max_turns: Option<u64>,
     pub queue: Option<u64>,
@@ -120,27 +124,27 @@ pub struct Scene {
     pub may_answer: bool,
     pub children: Option<u64>,
     pub depth: Option<u64>,
-    /// Why a killed telling may end with another context.
+    /// Why the context of a killed run may differ.
     pub kills_differ: Option<String>,
 }
 
-/// One line, with its number in the text.
+/// A line with its number.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct StoryLine {
     pub number: usize,
     pub text: String,
-    pub does: Does,
+    pub action: LineAction,
 }
 
-/// What a line says.
+/// The action of a line.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Does {
+pub enum LineAction {
     User {
-        mode: Mode,
+        mode: StoryInputMode,
         op: Option<String>,
         text: String,
     },
-    Model(Vec<Piece>),
+    Model(Vec<ReplyPiece>),
     Person(String),
     Notify {
         wake: bool,
@@ -173,21 +177,21 @@ pub enum Does {
         seconds: u64,
     },
     Clients(usize),
-    /// The client that the pod was started for is gone.
+    /// The client that the pod was started for has disconnected.
     OwnerGone,
     Signal,
     Crash {
         power: bool,
     },
     Boot,
-    Disk(DiskWord),
+    Disk(DiskAction),
     Visit(String),
     Fork,
-    Must(Must),
+    Assertion(StoryAssertion),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum StoryInputMode {
     Reject,
     Queue,
     Steer,
@@ -195,15 +199,15 @@ pub enum Mode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskWord {
+pub enum DiskAction {
     Full,
-    WhollyFull,
-    Back,
+    CompletelyFull,
+    Restored,
 }
 
-/// A piece of the model's reply.
+/// A part of the model's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum ReplyPiece {
     Text(String),
     Think(String),
     Call { tool: String, arguments: String },
@@ -213,15 +217,15 @@ pub enum Piece {
     Cut,
     Busy(String),
     BusyFor { seconds: u64, why: String },
-    Odd { kind: String, text: String },
-    ForGood(String),
+    UnknownBlock { kind: String, text: String },
+    Permanent(String),
     Refused(String),
     Stop(String),
 }
 
-/// Something that must hold.
+/// An assertion.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Must {
+pub enum StoryAssertion {
     Reply(String),
     Log {
         exact: bool,
@@ -232,39 +236,39 @@ pub enum Must {
     WaitsOn(String),
     Context(Vec<String>),
     Queue(Vec<String>),
-    Held(bool),
+    QueueHeld(bool),
     Notes(usize),
     Asks(usize),
     Grants(usize),
     Children(Vec<String>),
-    Told(Vec<String>),
-    Left(u64),
-    /// The state of the job, and its retries.
+    ParentReceived(Vec<String>),
+    TokensLeft(u64),
+    /// The state of the job and its retries.
     Job(String, Option<u32>),
-    Offered(Vec<String>),
+    AskOptions(Vec<String>),
     Verdict(String),
-    Added(usize),
+    RulesAdded(usize),
     Name(String),
-    Ran {
+    ToolRuns {
         tool: String,
         times: u64,
     },
-    Noted(Vec<String>),
+    NoteLines(Vec<String>),
     Alert(String),
     InFlight(String),
-    Seen(String),
+    SeenText(String),
 }
 
 /// A line that is not in the language.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadStory {
+pub struct StoryParseError {
     pub story: String,
     pub line: usize,
     pub text: String,
     pub why: String,
 }
 
-impl fmt::Display for BadStory {
+impl fmt::Display for StoryParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -274,16 +278,20 @@ impl fmt::Display for BadStory {
     }
 }
 
-impl std::error::Error for BadStory {}
+impl std::error::Error for StoryParseError {}
 
 impl Story {
-    pub fn read(name: &str, text: &str) -> Result<Story, BadStory> {
-        let mut story = Story { name: name.to_owned(), scene: Scene::default(), lines: Vec::new() };
+    pub fn parse(name: &str, text: &str) -> Result<Story, StoryParseError> {
+        let mut story = Story { name: name.to_owned(), scene: StoryScene::default(), lines: Vec::new() };
         let mut joins = false;
         for (at, raw) in text.lines().enumerate() {
             let (number, line) = (at + 1, raw.trim());
-            let bad =
-                |why: String| BadStory { story: name.to_owned(), line: number, text: line.to_owned(), why };
+            let bad = |why: String| StoryParseError {
+                story: name.to_owned(),
+                line: number,
+                text: line.to_owned(),
+                why,
+            };
             if line.starts_with('#') {
                 continue;
             }
@@ -291,59 +299,63 @@ impl Story {
                 joins = false;
                 continue;
             }
-            if scene(&mut story.scene, line).map_err(bad)? {
+            if parse_scene_line(&mut story.scene, line).map_err(bad)? {
                 continue;
             }
-            if let Some(said) = of_model(line) {
-                let piece = piece(said.trim()).map_err(bad)?;
+            if let Some(said) = model_text(line) {
+                let piece = parse_piece(said.trim()).map_err(bad)?;
                 match story.lines.last_mut() {
-                    Some(Line { does: Does::Model(pieces), text, .. }) if joins && fits(pieces, &piece) => {
+                    Some(StoryLine { action: LineAction::Model(pieces), text, .. })
+                        if joins && continues_reply(pieces, &piece) =>
+                    {
                         pieces.push(piece);
                         text.push_str(" | ");
                         text.push_str(said.trim());
                     }
-                    _ => story.lines.push(Line {
+                    _ => story.lines.push(StoryLine {
                         number,
                         text: line.to_owned(),
-                        does: Does::Model(vec![piece]),
+                        action: LineAction::Model(vec![piece]),
                     }),
                 }
                 joins = true;
                 continue;
             }
             joins = false;
-            let does = does(line).map_err(bad)?;
-            story.lines.push(Line { number, text: line.to_owned(), does });
+            let action = parse_action(line).map_err(bad)?;
+            story.lines.push(StoryLine { number, text: line.to_owned(), action });
         }
         Ok(story)
     }
 }
 
-/// What the model says in a line; the sign may stand further right.
-fn of_model(line: &str) -> Option<&str> {
+/// Returns the text of a `model >` line.
+fn model_text(line: &str) -> Option<&str> {
     line.strip_prefix("model")?.trim_start().strip_prefix('>')
 }
 
-/// Whether a piece belongs to the reply that the pieces before it began.
-fn fits(pieces: &[Piece], next: &Piece) -> bool {
+/// Returns whether a piece continues the reply of the previous pieces.
+fn continues_reply(pieces: &[ReplyPiece], next: &ReplyPiece) -> bool {
     let ended = pieces.last().is_some_and(|last| {
         matches!(
             last,
-            Piece::Cut
-                | Piece::Busy(_)
-                | Piece::BusyFor { .. }
-                | Piece::ForGood(_)
-                | Piece::Refused(_)
-                | Piece::Stop(_)
+            ReplyPiece::Cut
+                | ReplyPiece::Busy(_)
+                | ReplyPiece::BusyFor { .. }
+                | ReplyPiece::Permanent(_)
+                | ReplyPiece::Refused(_)
+                | ReplyPiece::Stop(_)
         )
     });
-    let after_call = matches!(pieces.last(), Some(Piece::Call { .. }));
-    let speaks =
-        matches!(next, Piece::Text(_) | Piece::Think(_) | Piece::BeginText(_) | Piece::BeginThink(_));
+    let after_call = matches!(pieces.last(), Some(ReplyPiece::Call { .. }));
+    let speaks = matches!(
+        next,
+        ReplyPiece::Text(_) | ReplyPiece::Think(_) | ReplyPiece::BeginText(_) | ReplyPiece::BeginThink(_)
+    );
     !(ended || after_call && speaks)
 }
 
-fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {
+fn parse_scene_line(scene: &mut StoryScene, line: &str) -> Result<bool, String> {
     if let Some(why) = line.strip_prefix("kills differ:") {
         scene.kills_differ = Some(why.trim().to_owned());
         return Ok(true);
@@ -373,167 +385,169 @@ fn scene(scene: &mut Scene, line: &str) -> Result<bool, String> {
     Ok(true)
 }
 
-fn piece(said: &str) -> Result<Piece, String> {
+fn parse_piece(said: &str) -> Result<ReplyPiece, String> {
     if said == "cut" {
-        return Ok(Piece::Cut);
+        return Ok(ReplyPiece::Cut);
     }
     if let Some(why) = said.strip_prefix("fails busy") {
-        return Ok(Piece::Busy(why.trim().to_owned()));
+        return Ok(ReplyPiece::Busy(why.trim().to_owned()));
     }
     if let Some(why) = said.strip_prefix("fails refused") {
-        return Ok(Piece::Refused(why.trim().to_owned()));
+        return Ok(ReplyPiece::Refused(why.trim().to_owned()));
     }
     if let Some(why) = said.strip_prefix("fails for good") {
-        return Ok(Piece::ForGood(why.trim().to_owned()));
+        return Ok(ReplyPiece::Permanent(why.trim().to_owned()));
     }
     if let Some(rest) = said.strip_prefix("fails for ") {
         let (seconds, why) = rest.split_once(" s ").ok_or("`fails for N s WHY`")?;
         let seconds = seconds.parse().map_err(|e| format!("{seconds}: {e}"))?;
-        return Ok(Piece::BusyFor { seconds, why: why.to_owned() });
+        return Ok(ReplyPiece::BusyFor { seconds, why: why.to_owned() });
     }
     if let Some(odd) = said.strip_prefix("odd ") {
         let (kind, text) = odd.split_once(' ').unwrap_or((odd, ""));
-        return Ok(Piece::Odd { kind: kind.to_owned(), text: text.to_owned() });
+        return Ok(ReplyPiece::UnknownBlock { kind: kind.to_owned(), text: text.to_owned() });
     }
     if let Some(reason) = said.strip_prefix("stop ") {
-        return Ok(Piece::Stop(reason.trim().to_owned()));
+        return Ok(ReplyPiece::Stop(reason.trim().to_owned()));
     }
     if let Some(text) = said.strip_prefix("think: ") {
-        return Ok(Piece::Think(text.to_owned()));
+        return Ok(ReplyPiece::Think(text.to_owned()));
     }
     if let Some(begun) = said.strip_prefix("begin ") {
         if let Some(thought) = begun.strip_prefix("think: ") {
-            return Ok(Piece::BeginThink(thought.to_owned()));
+            return Ok(ReplyPiece::BeginThink(thought.to_owned()));
         }
-        return Ok(match call(begun) {
-            Some((tool, arguments)) => Piece::BeginCall { tool, arguments },
-            None => Piece::BeginText(begun.to_owned()),
+        return Ok(match parse_call(begun) {
+            Some((tool, arguments)) => ReplyPiece::BeginCall { tool, arguments },
+            None => ReplyPiece::BeginText(begun.to_owned()),
         });
     }
     if said.is_empty() {
         return Err("the model says nothing".to_owned());
     }
-    Ok(match call(said) {
-        Some((tool, arguments)) => Piece::Call { tool, arguments },
-        None => Piece::Text(said.to_owned()),
+    Ok(match parse_call(said) {
+        Some((tool, arguments)) => ReplyPiece::Call { tool, arguments },
+        None => ReplyPiece::Text(said.to_owned()),
     })
 }
 
-/// `Tool {…`: a word that begins with a capital letter, and what begins with a brace.
-pub(crate) fn call(said: &str) -> Option<(String, String)> {
+/// Parses `Tool {…`: a capitalized word and a text that begins with a brace.
+pub(crate) fn parse_call(said: &str) -> Option<(String, String)> {
     let (word, rest) = said.split_once(' ')?;
     let capital = word.chars().next().is_some_and(char::is_uppercase);
     let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     (capital && plain && rest.starts_with('{')).then(|| (word.to_owned(), rest.to_owned()))
 }
 
-fn does(line: &str) -> Result<Does, String> {
+fn parse_action(line: &str) -> Result<LineAction, String> {
     if let Some((who, what)) = line.split_once(" > ")
-        && let Some(does) = said(who.trim(), what.trim())?
+        && let Some(does) = parse_actor_line(who.trim(), what.trim())?
     {
         return Ok(does);
     }
     Ok(match line {
-        "tools hold" => Does::ToolsHold,
-        "tools go" => Does::ToolsGo,
-        "signal" => Does::Signal,
-        "owner gone" => Does::OwnerGone,
-        "crash" => Does::Crash { power: false },
-        "power cut" => Does::Crash { power: true },
-        "boot" => Does::Boot,
-        "fork" => Does::Fork,
-        "parent away" => Does::Parent { away: true },
-        "parent back" => Does::Parent { away: false },
-        "disk full" => Does::Disk(DiskWord::Full),
-        "disk wholly full" => Does::Disk(DiskWord::WhollyFull),
-        "disk back" => Does::Disk(DiskWord::Back),
+        "tools hold" => LineAction::ToolsHold,
+        "tools go" => LineAction::ToolsGo,
+        "signal" => LineAction::Signal,
+        "owner gone" => LineAction::OwnerGone,
+        "crash" => LineAction::Crash { power: false },
+        "power cut" => LineAction::Crash { power: true },
+        "boot" => LineAction::Boot,
+        "fork" => LineAction::Fork,
+        "parent away" => LineAction::Parent { away: true },
+        "parent back" => LineAction::Parent { away: false },
+        "disk full" => LineAction::Disk(DiskAction::Full),
+        "disk wholly full" => LineAction::Disk(DiskAction::CompletelyFull),
+        "disk back" => LineAction::Disk(DiskAction::Restored),
         _ => match line.strip_prefix("clock + ") {
-            Some(time) => Does::Clock { seconds: number(time.trim_end_matches('s'))? },
+            Some(time) => LineAction::Clock { seconds: parse_number(time.trim_end_matches('s'))? },
             None => match line.strip_prefix("clients ") {
-                Some(count) => Does::Clients(usize::try_from(number(count)?).unwrap_or(usize::MAX)),
-                None => Does::Must(must(line)?),
+                Some(count) => {
+                    LineAction::Clients(usize::try_from(parse_number(count)?).unwrap_or(usize::MAX))
+                }
+                None => LineAction::Assertion(parse_assertion(line)?),
             },
         },
     })
 }
 
-fn said(who: &str, what: &str) -> Result<Option<Does>, String> {
+fn parse_actor_line(who: &str, what: &str) -> Result<Option<LineAction>, String> {
     let what = what.to_owned();
     Ok(Some(match who.split_once(' ').unwrap_or((who, "")) {
         ("user", how) => {
-            let (mut mode, mut op) = (Mode::Reject, None);
+            let (mut mode, mut op) = (StoryInputMode::Reject, None);
             for word in how.split_whitespace() {
                 match word {
-                    "queue" => mode = Mode::Queue,
-                    "steer" => mode = Mode::Steer,
-                    "interrupt" => mode = Mode::Interrupt,
+                    "queue" => mode = StoryInputMode::Queue,
+                    "steer" => mode = StoryInputMode::Steer,
+                    "interrupt" => mode = StoryInputMode::Interrupt,
                     _ => op = Some(word.strip_prefix("op=").ok_or("no such mode")?.to_owned()),
                 }
             }
-            Does::User { mode, op, text: what }
+            LineAction::User { mode, op, text: what }
         }
-        ("person", "") => Does::Person(what),
-        ("notify", "") => Does::Notify { wake: true, text: what },
-        ("notify", "quiet") => Does::Notify { wake: false, text: what },
-        ("child", count) => Does::Child { number: number(count)?, what },
-        ("pod", name) if !name.is_empty() => Does::Pod { name: name.to_owned(), what },
-        ("hook", who) if !who.is_empty() => Does::Hook { who: who.to_owned(), what },
+        ("person", "") => LineAction::Person(what),
+        ("notify", "") => LineAction::Notify { wake: true, text: what },
+        ("notify", "quiet") => LineAction::Notify { wake: false, text: what },
+        ("child", count) => LineAction::Child { number: parse_number(count)?, what },
+        ("pod", name) if !name.is_empty() => LineAction::Pod { name: name.to_owned(), what },
+        ("hook", who) if !who.is_empty() => LineAction::Hook { who: who.to_owned(), what },
         ("edit", "") => {
             let (path, text) = what.split_once(' ').ok_or("`edit > PATH TEXT`")?;
-            Does::Edit { path: path.to_owned(), text: text.to_owned() }
+            LineAction::Edit { path: path.to_owned(), text: text.to_owned() }
         }
-        ("policy", "") => Does::Policy(what),
-        ("tool", "") => Does::Tool(what),
-        ("visit", "") => Does::Visit(what),
+        ("policy", "") => LineAction::Policy(what),
+        ("tool", "") => LineAction::Tool(what),
+        ("visit", "") => LineAction::Visit(what),
         _ => return Ok(None),
     }))
 }
 
-fn number(text: &str) -> Result<u64, String> {
+fn parse_number(text: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
-fn must(line: &str) -> Result<Must, String> {
+fn parse_assertion(line: &str) -> Result<StoryAssertion, String> {
     let list = |text: &str, by: &str| -> Vec<String> {
         text.split(by).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
     };
     let kinds = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect();
-    let count = |text: &str| number(text).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+    let count = |text: &str| parse_number(text).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     for (prefix, make) in [
-        ("reply <", Must::Reply as fn(String) -> Must),
-        ("pod is", Must::Phase),
-        ("activity:", Must::Activity),
-        ("waits on", Must::WaitsOn),
-        ("name:", Must::Name),
-        ("verdict:", Must::Verdict),
-        ("alert <", Must::Alert),
-        ("in flight:", Must::InFlight),
-        ("seen:", Must::Seen),
+        ("reply <", StoryAssertion::Reply as fn(String) -> StoryAssertion),
+        ("pod is", StoryAssertion::Phase),
+        ("activity:", StoryAssertion::Activity),
+        ("waits on", StoryAssertion::WaitsOn),
+        ("name:", StoryAssertion::Name),
+        ("verdict:", StoryAssertion::Verdict),
+        ("alert <", StoryAssertion::Alert),
+        ("in flight:", StoryAssertion::InFlight),
+        ("seen:", StoryAssertion::SeenText),
     ] {
         if let Some(rest) = line.strip_prefix(prefix) {
             return Ok(make(rest.trim().to_owned()));
         }
     }
     if let Some(rest) = line.strip_prefix("log:") {
-        return Ok(Must::Log { exact: true, kinds: kinds(rest) });
+        return Ok(StoryAssertion::Log { exact: true, kinds: kinds(rest) });
     }
     if let Some(rest) = line.strip_prefix("log …") {
-        return Ok(Must::Log { exact: false, kinds: kinds(rest) });
+        return Ok(StoryAssertion::Log { exact: false, kinds: kinds(rest) });
     }
     if let Some(rest) = line.strip_prefix("context:") {
-        return Ok(Must::Context(list(rest, " / ")));
+        return Ok(StoryAssertion::Context(list(rest, " / ")));
     }
     if let Some(rest) = line.strip_prefix("queue:") {
         let items = if rest.trim() == "empty" { Vec::new() } else { list(rest, ",") };
-        return Ok(Must::Queue(items));
+        return Ok(StoryAssertion::Queue(items));
     }
     if let Some(rest) = line.strip_prefix("noted:") {
         let items = if rest.trim() == "nothing" { Vec::new() } else { list(rest, ",") };
-        return Ok(Must::Noted(items));
+        return Ok(StoryAssertion::NoteLines(items));
     }
     for (prefix, make) in [
-        ("children:", Must::Children as fn(Vec<String>) -> Must),
-        ("told:", Must::Told as fn(Vec<String>) -> Must),
+        ("children:", StoryAssertion::Children as fn(Vec<String>) -> StoryAssertion),
+        ("told:", StoryAssertion::ParentReceived as fn(Vec<String>) -> StoryAssertion),
     ] {
         if let Some(rest) = line.strip_prefix(prefix) {
             let none = matches!(rest.trim(), "none" | "nothing");
@@ -542,38 +556,38 @@ fn must(line: &str) -> Result<Must, String> {
     }
     if let Some(rest) = line.strip_prefix("job:") {
         let (state, retries) = match rest.trim().split_once(" after ") {
-            Some((state, retries)) => (state, Some(number(retries)?)),
+            Some((state, retries)) => (state, Some(parse_number(retries)?)),
             None => (rest.trim(), None),
         };
         let retries = retries.map(u32::try_from).transpose().map_err(|e| e.to_string())?;
-        return Ok(Must::Job(state.to_owned(), retries));
+        return Ok(StoryAssertion::Job(state.to_owned(), retries));
     }
     if let Some(rest) = line.strip_prefix("left:") {
-        return Ok(Must::Left(number(rest)?));
+        return Ok(StoryAssertion::TokensLeft(parse_number(rest)?));
     }
     match line {
-        "queue is held" => return Ok(Must::Held(true)),
-        "queue is free" => return Ok(Must::Held(false)),
+        "queue is held" => return Ok(StoryAssertion::QueueHeld(true)),
+        "queue is free" => return Ok(StoryAssertion::QueueHeld(false)),
         _ => {}
     }
     if let Some(rest) = line.strip_prefix("notes:") {
-        return Ok(Must::Notes(count(rest)?));
+        return Ok(StoryAssertion::Notes(count(rest)?));
     }
     if let Some(rest) = line.strip_prefix("asks:") {
-        return Ok(Must::Asks(count(rest)?));
+        return Ok(StoryAssertion::Asks(count(rest)?));
     }
     if let Some(rest) = line.strip_prefix("grants:") {
-        return Ok(Must::Grants(count(rest)?));
+        return Ok(StoryAssertion::Grants(count(rest)?));
     }
     if let Some(rest) = line.strip_prefix("rules added:") {
-        return Ok(Must::Added(count(rest)?));
+        return Ok(StoryAssertion::RulesAdded(count(rest)?));
     }
     if let Some(rest) = line.strip_prefix("offered:") {
-        return Ok(Must::Offered(list(rest, ",")));
+        return Ok(StoryAssertion::AskOptions(list(rest, ",")));
     }
     if let Some(rest) = line.strip_prefix("ran ") {
         let (tool, times) = rest.split_once(' ').ok_or("`ran Tool N`")?;
-        return Ok(Must::Ran { tool: tool.to_owned(), times: number(times)? });
+        return Ok(StoryAssertion::ToolRuns { tool: tool.to_owned(), times: parse_number(times)? });
     }
     Err("not a line of the story language".to_owned())
 }
@@ -584,7 +598,7 @@ mod tests {
 
     #[test]
     fn replies_are_told_apart() {
-        let story = Story::read(
+        let story = Story::parse(
             "x",
             "user > hi\nmodel > I look.\nmodel > Read {\"path\":\"a\"}\nmodel > Read {\"path\":\"b\"}\nmodel > Done.",
         )
@@ -592,8 +606,8 @@ mod tests {
         let replies: Vec<usize> = story
             .lines
             .iter()
-            .filter_map(|line| match &line.does {
-                Does::Model(pieces) => Some(pieces.len()),
+            .filter_map(|line| match &line.action {
+                LineAction::Model(pieces) => Some(pieces.len()),
                 _ => None,
             })
             .collect();
@@ -602,10 +616,10 @@ mod tests {
 
     #[test]
     fn a_line_outside_the_language_is_named() {
-        let error = Story::read("x", "user > hi\npod was idle").unwrap_err();
+        let error = Story::parse("x", "user > hi\npod was idle").unwrap_err();
         assert_eq!(error.line, 2);
         assert!(error.to_string().contains("pod was idle"));
-        assert!(Story::read("x", "with colour blue").is_err());
-        assert!(Story::read("x", "clock + soon").is_err());
+        assert!(Story::parse("x", "with colour blue").is_err());
+        assert!(Story::parse("x", "clock + soon").is_err());
     }
 }

@@ -1,40 +1,41 @@
-//! Approvals under every order of events: no unapproved effect, none run twice, answers bound to what was asked.
+//! Approvals under random orders of events: no effect without approval, none twice, answers bound to the
+//! shown call.
 //!
-//! 100,000 interleavings of ask, answer, second answer, disconnect, restart, power cut, expiry, an edit of the file or of a
-//! script after the ask, a change of the posture, hooks that deny, ask and rewrite, pause, resume, cancel, clients' own calls.
-//! `MINKE_APPROVALS_SEED=N` plays one seed.
+//! 100,000 interleavings of asks, answers, second answers, disconnects, restarts, power cuts, expiry, edits
+//! of files and scripts after the ask, posture changes, hooks that deny, ask and rewrite, pause, resume,
+//! cancel, and client calls. `MINKE_APPROVALS_SEED=N` runs one seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minke_testkit::{Interleaved, Mutant, interleave};
+use minke_testkit::{ApprovalMutant, InterleavingStats, run_interleaving};
 
 const INTERLEAVINGS: u64 = 100_000;
-/// A broken pod must be noticed within so many.
-const SOON: u64 = 2_000;
+/// Maximum number of seeds until a broken pod must be detected.
+const MAX_SEEDS_TO_CATCH: u64 = 2_000;
 
-fn play(seed: u64) -> Interleaved {
-    interleave(seed, None).unwrap_or_else(|why| panic!("MINKE_APPROVALS_SEED={seed}: {why}"))
+fn run_seed(seed: u64) -> InterleavingStats {
+    run_interleaving(seed, None).unwrap_or_else(|why| panic!("MINKE_APPROVALS_SEED={seed}: {why}"))
 }
 
 #[test]
 fn no_interleaving_runs_what_nobody_approved() {
     if let Some(seed) = std::env::var("MINKE_APPROVALS_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        eprintln!("{:?}", play(seed));
+        eprintln!("{:?}", run_seed(seed));
         return;
     }
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let worker = || {
-        let mut sums = Interleaved::default();
+        let mut sums = InterleavingStats::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= INTERLEAVINGS {
                 return sums;
             }
-            sums += play(seed);
+            sums += run_seed(seed);
         }
     };
-    let mut all = Interleaved::default();
+    let mut all = InterleavingStats::default();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         for worker in workers {
@@ -42,7 +43,7 @@ fn no_interleaving_runs_what_nobody_approved() {
         }
     });
     eprintln!("{INTERLEAVINGS} interleavings: {all:?}");
-    // A branch that is never met tests nothing.
+    // A branch that never occurs tests nothing.
     for (met, least) in [
         (all.asks, INTERLEAVINGS),
         (all.approved, INTERLEAVINGS / 10),
@@ -62,39 +63,40 @@ fn no_interleaving_runs_what_nobody_approved() {
 #[test]
 fn a_seed_plays_the_same_twice() {
     for seed in 0..50 {
-        assert_eq!(play(seed), play(seed));
+        assert_eq!(run_seed(seed), run_seed(seed));
     }
 }
 
 #[track_caller]
-fn is_caught(mutant: Mutant, words: &[&str]) {
-    let found = (0..SOON).find_map(|seed| interleave(seed, Some(mutant)).err());
-    let why = found.unwrap_or_else(|| panic!("{mutant:?} was not noticed in {SOON} interleavings"));
+fn assert_caught(mutant: ApprovalMutant, words: &[&str]) {
+    let found = (0..MAX_SEEDS_TO_CATCH).find_map(|seed| run_interleaving(seed, Some(mutant)).err());
+    let why =
+        found.unwrap_or_else(|| panic!("{mutant:?} was not noticed in {MAX_SEEDS_TO_CATCH} interleavings"));
     let first = why.lines().next().unwrap_or_default();
     assert!(words.iter().any(|word| first.contains(word)), "{mutant:?}: {first}");
 }
 
 #[test]
 fn an_approval_that_is_skipped_is_caught() {
-    is_caught(Mutant::SkipsApproval, &["without an answer"]);
+    assert_caught(ApprovalMutant::SkipsApproval, &["without an answer"]);
 }
 
 #[test]
 fn an_answer_for_something_else_is_caught() {
-    is_caught(Mutant::ForgetsDigest, &["without an answer"]);
+    assert_caught(ApprovalMutant::ForgetsDigest, &["without an answer"]);
 }
 
 #[test]
 fn a_call_that_runs_twice_after_its_answer_is_caught() {
-    is_caught(Mutant::RunsTwice, &["was started 2 times"]);
+    assert_caught(ApprovalMutant::RunsTwice, &["was started 2 times"]);
 }
 
 #[test]
 fn a_script_that_changed_after_its_approval_is_caught() {
-    is_caught(Mutant::ForgetsScripts, &["a script that nobody approved"]);
+    assert_caught(ApprovalMutant::ForgetsScripts, &["a script without approval"]);
 }
 
 #[test]
 fn an_approval_that_nobody_gave_is_caught() {
-    is_caught(Mutant::ApprovesItself, &["approved by nobody"]);
+    assert_caught(ApprovalMutant::ApprovesItself, &["approved without a user"]);
 }

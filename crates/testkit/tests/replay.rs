@@ -1,59 +1,64 @@
-//! Every story's session, replayed: a fresh mind makes the same entries of what came from outside, told through or
-//! killed on the way. And what was changed is found: a prompt, a tool, a word of a recording.
+//! Replays every story's session, complete or killed: a new pod makes the same entries from the external
+//! inputs. Changes of a prompt, a tool or a recording are detected.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::path::{Path, PathBuf};
 
-use minke_llm::{Foot, Head, Recording, Scheme, Settings, TapeWriter};
-use minke_model::{BlockKind, ModelEvent, Tape};
-use minke_pod::Prepared;
+use minke_llm::{AttemptHeader, AttemptTrailer, ModelSettings, Recording, RecordingWriter, WireScheme};
+use minke_model::{BlockKind, ModelEvent, RecordingPart};
+use minke_pod::PreparedCall;
 use minke_record::{Blob, Entry, Item, Kind, LlmEnd, LlmOutcome, RunResult};
-use minke_replay::{Difference, Recipe, Report, Session, replay};
+use minke_replay::{ReplayDifference, ReplayRecipe, ReplayReport, ReplaySession, replay};
 use minke_testkit::{
-    Hands, Left, STORY_PROMPT, Said, Story, SyncWhen, left, left_killed, simulated_logs, story_tools,
+    ReplyAttempt, STORY_PROMPT, ScriptedTools, Story, StoryLog, SyncTiming, run_for_log, run_killed_for_logs,
+    simulated_logs, story_tools,
 };
 use serde_json::{Value, json};
 
-/// How much of an entry is shown when a session differs.
+/// Maximum length of an entry in a report.
 const LINE_CHARS: usize = 300;
-/// How many entries around it.
-const NEAR: u64 = 40;
-/// How many seeds are simulated, and for how long.
+/// Number of entries around a difference.
+const CONTEXT_ENTRIES: u64 = 40;
+/// Number of simulated seeds, and their actions.
 const SEEDS: u64 = 4;
 const ACTS: usize = 1_500;
 
-fn stories() -> Vec<Story> {
+fn load_stories() -> Vec<Story> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(place).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     let read = |file: &PathBuf| {
         let name = file.file_stem().unwrap().to_string_lossy();
-        Story::read(&name, &std::fs::read_to_string(file).unwrap()).unwrap_or_else(|bad| panic!("{bad}"))
+        Story::parse(&name, &std::fs::read_to_string(file).unwrap()).unwrap_or_else(|bad| panic!("{bad}"))
     };
     files.iter().map(read).collect()
 }
 
-fn story(name: &str) -> Story {
-    stories().into_iter().find(|story| story.name == name).unwrap_or_else(|| panic!("no story `{name}`"))
+fn load_story(name: &str) -> Story {
+    load_stories().into_iter().find(|story| story.name == name).unwrap_or_else(|| panic!("no story `{name}`"))
 }
 
-/// The recording of a story's reply, in the lines of the scripted wire.
-fn recorder(attempts: &[Said]) -> Blob {
+/// Returns the recording of a story's reply in the scripted wire format.
+fn record_attempts(attempts: &[ReplyAttempt]) -> Blob {
     let settings = json!({ "scheme": "scripted", "provider": "scripted", "model_id": "story" });
-    let settings: Settings = serde_json::from_value(settings).unwrap();
-    let mut tape = TapeWriter::new();
+    let settings: ModelSettings = serde_json::from_value(settings).unwrap();
+    let mut tape = RecordingWriter::new();
     for attempt in attempts {
-        tape.push(&Tape::Head(Head::new(settings.clone(), String::new()).line()));
-        let lines: String = lines(&attempt.events).iter().map(|line| format!("{line}\n")).collect();
-        tape.push(&Tape::Bytes(lines.into_bytes()));
-        tape.push(&Tape::Foot(Foot::new(None, attempt.failure.as_ref()).line()));
+        tape.push_part(&RecordingPart::Header(
+            AttemptHeader::new(settings.clone(), String::new()).to_json_line(),
+        ));
+        let lines: String = scripted_lines(&attempt.events).iter().map(|line| format!("{line}\n")).collect();
+        tape.push_part(&RecordingPart::Bytes(lines.into_bytes()));
+        tape.push_part(&RecordingPart::Trailer(
+            AttemptTrailer::new(None, attempt.failure.as_ref()).to_json_line(),
+        ));
     }
     Blob::new(tape.finish().unwrap())
 }
 
-fn lines(events: &[ModelEvent]) -> Vec<Value> {
+fn scripted_lines(events: &[ModelEvent]) -> Vec<Value> {
     let mut lines: Vec<Value> = Vec::new();
     for event in events {
         match event {
@@ -85,37 +90,36 @@ fn lines(events: &[ModelEvent]) -> Vec<Value> {
     lines
 }
 
-/// What a story's pod is made from.
-fn recipe() -> Recipe<'static> {
-    Recipe {
+/// Returns the recipe of a story's pod.
+fn story_recipe() -> ReplayRecipe<'static> {
+    ReplayRecipe {
         system_prompt: Box::new(|_| STORY_PROMPT.to_owned()),
         tools: story_tools(),
         prepare: Box::new(|tool, arguments, _| {
-            let prepared = Hands::default().prepare(tool, arguments);
-            // What it found by looking is the log's to say.
-            Some(prepared.map(|prepared| Prepared { preview: None, before: None, ..prepared }))
+            let prepared = ScriptedTools::default().prepare_call(tool, arguments);
+            // Previews depend on files and come from the log.
+            Some(prepared.map(|prepared| PreparedCall { preview: None, file_before: None, ..prepared }))
         }),
     }
 }
 
-fn again(left: &Left, recipe: &Recipe<'_>, until: Option<u64>) -> Report {
-    let session = Session { base: &left.base, entries: left.log.entries() };
-    let mut fetch =
-        |name: &str| left.log.blob(name).map(<[u8]>::to_vec).ok_or_else(|| "not there".to_owned());
+fn replay_log(log: &StoryLog, recipe: &ReplayRecipe<'_>, until: Option<u64>) -> ReplayReport {
+    let session = ReplaySession { base: &log.base, entries: log.log.entries() };
+    let mut fetch = |name: &str| log.log.blob(name).map(<[u8]>::to_vec).ok_or_else(|| "not there".to_owned());
     replay(session, recipe, &mut fetch, until).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The report, or the log and the difference in it.
-fn identical(what: &str, left: &Left) -> Result<Report, String> {
-    let report = again(left, &recipe(), None);
-    match differs(what, left.log.entries(), &report) {
+/// Returns the report, or the difference with the log around it.
+fn replay_unchanged(what: &str, log: &StoryLog) -> Result<ReplayReport, String> {
+    let report = replay_log(log, &story_recipe(), None);
+    match describe_difference(what, log.log.entries(), &report) {
         Some(why) => Err(why),
         None => Ok(report),
     }
 }
 
-/// The difference, with the log around it.
-fn differs(what: &str, entries: &[Entry], report: &Report) -> Option<String> {
+/// Describes the difference with the log around it.
+fn describe_difference(what: &str, entries: &[Entry], report: &ReplayReport) -> Option<String> {
     let Some(difference) = &report.difference else {
         let whole = report.entries == entries.len() as u64;
         return (!whole)
@@ -125,7 +129,7 @@ fn differs(what: &str, entries: &[Entry], report: &Report) -> Option<String> {
         let text: String = format!("{:?}", entry.kind).chars().take(LINE_CHARS).collect();
         format!("{:>4} {} {text}\n", entry.seq, if entry.more { "+" } else { " " })
     };
-    let near = |entry: &&Entry| entry.seq.abs_diff(difference.seq) < NEAR;
+    let near = |entry: &&Entry| entry.seq.abs_diff(difference.seq) < CONTEXT_ENTRIES;
     let log: String = entries.iter().filter(near).map(line).collect();
     Some(format!("{what}: {difference:#?}\n{log}"))
 }
@@ -134,10 +138,11 @@ fn differs(what: &str, entries: &[Entry], report: &Report) -> Option<String> {
 fn every_story_replays() {
     let (mut entries, mut requests, mut from_log, mut sessions) = (0, 0, 0, 0);
     let mut differ = Vec::new();
-    for story in stories() {
-        for sync_when in [SyncWhen::AtOnce, SyncWhen::Late] {
-            let left = left(&story, sync_when, recorder).unwrap_or_else(|failure| panic!("{failure}"));
-            let report = match identical(&story.name, &left) {
+    for story in load_stories() {
+        for sync_when in [SyncTiming::Immediate, SyncTiming::Late] {
+            let log =
+                run_for_log(&story, sync_when, record_attempts).unwrap_or_else(|failure| panic!("{failure}"));
+            let report = match replay_unchanged(&story.name, &log) {
                 Ok(report) => report,
                 Err(why) => {
                     differ.push(why);
@@ -149,7 +154,7 @@ fn every_story_replays() {
                 0,
                 "{report:?}"
             );
-            assert_eq!(report.from_log, unrecorded(left.log.entries()), "{}", story.name);
+            assert_eq!(report.from_log, count_unrecorded(log.log.entries()), "{}", story.name);
             (entries, requests) = (entries + report.entries, requests + report.requests);
             (from_log, sessions) = (from_log + report.from_log, sessions + 1);
         }
@@ -161,26 +166,27 @@ fn every_story_replays() {
     assert!(sessions >= 80 && requests > from_log * 3, "{sessions} {requests} {from_log}");
 }
 
-/// Requests that were cut off or that their process did not live to end: only these may do without a recording.
-fn unrecorded(entries: &[Entry]) -> u64 {
+/// Counts requests without a complete reply; only these may lack a recording.
+fn count_unrecorded(entries: &[Entry]) -> u64 {
     let calls = entries.iter().filter(|entry| matches!(entry.kind, Kind::LlmCall(_))).count() as u64;
     let ended =
         |entry: &&Entry| matches!(&entry.kind, Kind::LlmEnd(end) if end.outcome != LlmOutcome::Cancelled);
     calls - entries.iter().filter(ended).count() as u64
 }
 
-/// Without any recording every reply is taken from the log; what follows from it is still made again.
+/// Without recordings every reply comes from the log; all other entries are still made again.
 #[test]
 fn every_story_replays_without_its_recordings() {
-    for story in stories() {
-        let left = left(&story, SyncWhen::AtOnce, recorder).unwrap_or_else(|failure| panic!("{failure}"));
-        let session = Session { base: &left.base, entries: left.log.entries() };
-        let recordings: Vec<&String> = left.log.entries().iter().filter_map(stream_blob).collect();
-        let mut fetch = |name: &str| match left.log.blob(name) {
+    for story in load_stories() {
+        let log = run_for_log(&story, SyncTiming::Immediate, record_attempts)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        let session = ReplaySession { base: &log.base, entries: log.log.entries() };
+        let recordings: Vec<&String> = log.log.entries().iter().filter_map(stream_blob).collect();
+        let mut fetch = |name: &str| match log.log.blob(name) {
             Some(content) if !recordings.iter().any(|recording| *recording == name) => Ok(content.to_vec()),
             _ => Err("it was thrown away".to_owned()),
         };
-        let report = replay(session, &recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
+        let report = replay(session, &story_recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(report.difference, None, "{}", story.name);
         assert_eq!(report.from_log, report.requests, "{}", story.name);
         let told = report.notes.iter().any(|note| note.contains("recording"));
@@ -188,7 +194,7 @@ fn every_story_replays_without_its_recordings() {
     }
 }
 
-/// The recording of a reply; what was recorded of one that was cut off is only how its earlier attempts failed.
+/// Returns the recording of a complete reply. A cancelled request has only recordings of earlier attempts.
 fn stream_blob(entry: &Entry) -> Option<&String> {
     match &entry.kind {
         Kind::LlmEnd(end) if end.outcome != LlmOutcome::Cancelled => end.stream_blob.as_ref(),
@@ -196,13 +202,14 @@ fn stream_blob(entry: &Entry) -> Option<&String> {
     }
 }
 
-/// What was read for an input is taken from the log, wherever the process died.
+/// References of inputs are taken from the log, wherever the process died.
 #[test]
 fn what_inputs_refer_to_replays_when_killed() {
     for name in ["words_refer_to_files", "words_that_steer_refer", "words_left_behind_are_read_at_the_boot"] {
-        let killed = left_killed(&story(name), 1, recorder).unwrap_or_else(|failure| panic!("{failure}"));
+        let killed = run_killed_for_logs(&load_story(name), 1, record_attempts)
+            .unwrap_or_else(|failure| panic!("{failure}"));
         assert!(killed.len() > 10, "{name}: {}", killed.len());
-        let differ: Vec<String> = killed.iter().filter_map(|left| identical(name, left).err()).collect();
+        let differ: Vec<String> = killed.iter().filter_map(|log| replay_unchanged(name, log).err()).collect();
         assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), killed.len(), differ.join("\n"));
     }
 }
@@ -211,9 +218,11 @@ fn what_inputs_refer_to_replays_when_killed() {
 fn killed_sessions_replay() {
     let mut sessions = 0;
     let mut differ = Vec::new();
-    for story in &stories() {
-        for left in left_killed(story, 7, recorder).unwrap_or_else(|failure| panic!("{failure}")) {
-            differ.extend(identical(&story.name, &left).err());
+    for story in &load_stories() {
+        for log in
+            run_killed_for_logs(story, 7, record_attempts).unwrap_or_else(|failure| panic!("{failure}"))
+        {
+            differ.extend(replay_unchanged(&story.name, &log).err());
             sessions += 1;
         }
     }
@@ -222,19 +231,23 @@ fn killed_sessions_replay() {
     assert!(sessions >= 100, "{sessions}");
 }
 
-fn told(name: &str) -> Left {
-    left(&story(name), SyncWhen::AtOnce, recorder).unwrap_or_else(|failure| panic!("{failure}"))
+fn run_named_story(name: &str) -> StoryLog {
+    run_for_log(&load_story(name), SyncTiming::Immediate, record_attempts)
+        .unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// The first difference of a story's session under another recipe.
-fn difference(name: &str, recipe: &Recipe<'_>) -> Difference {
-    again(&told(name), recipe, None).difference.unwrap_or_else(|| panic!("`{name}` came out the same"))
+/// Returns the first difference of a story's session with another recipe.
+fn first_difference(name: &str, recipe: &ReplayRecipe<'_>) -> ReplayDifference {
+    replay_log(&run_named_story(name), recipe, None)
+        .difference
+        .unwrap_or_else(|| panic!("`{name}` came out the same"))
 }
 
 #[test]
 fn a_changed_prompt_is_found() {
-    let changed = Recipe { system_prompt: Box::new(|_| "You are in a tale.".to_owned()), ..recipe() };
-    let found = difference("tool_round", &changed);
+    let changed =
+        ReplayRecipe { system_prompt: Box::new(|_| "You are in a tale.".to_owned()), ..story_recipe() };
+    let found = first_difference("tool_round", &changed);
     assert_eq!((found.kind.as_str(), found.field.as_str()), ("segment_start", "system_prompt"), "{found:?}");
     assert_eq!((found.log.as_str(), found.replay.as_str()), (STORY_PROMPT, "You are in a tale."));
 }
@@ -243,81 +256,81 @@ fn a_changed_prompt_is_found() {
 fn a_changed_tool_is_found() {
     let mut tools = story_tools();
     tools[1].description.push_str(" Carefully.");
-    let found = difference("tool_round", &Recipe { tools, ..recipe() });
+    let found = first_difference("tool_round", &ReplayRecipe { tools, ..story_recipe() });
     assert_eq!(
         (found.kind.as_str(), found.field.as_str()),
         ("segment_start", "tools.1.description"),
         "{found:?}"
     );
-    let one_less = Recipe { tools: story_tools()[1..].to_vec(), ..recipe() };
-    assert_eq!(difference("tool_round", &one_less).kind, "segment_start");
+    let one_less = ReplayRecipe { tools: story_tools()[1..].to_vec(), ..story_recipe() };
+    assert_eq!(first_difference("tool_round", &one_less).kind, "segment_start");
 }
 
 #[test]
 fn a_tool_that_would_touch_something_else_is_found() {
-    let elsewhere = Recipe {
+    let elsewhere = ReplayRecipe {
         prepare: Box::new(|tool, arguments, place| {
-            let mut prepared = (recipe().prepare)(tool, arguments, place)?.ok()?;
+            let mut prepared = (story_recipe().prepare)(tool, arguments, place)?.ok()?;
             prepared.action.writes.push("/project/other".to_owned());
             Some(Ok(prepared))
         }),
-        ..recipe()
+        ..story_recipe()
     };
-    let found = difference("tool_round", &elsewhere);
+    let found = first_difference("tool_round", &elsewhere);
     assert_eq!(found.kind, "tool_dispatch", "{found:?}");
     assert!(found.field.starts_with("action.writes"), "{found:?}");
 }
 
-/// A recording whose bytes are not what its name says is not believed, wherever it was changed.
+/// A recording that does not match its hash is ignored, wherever it was changed.
 #[test]
 fn a_flipped_byte_of_a_recording_is_seen() {
-    let left = told("plain_answer");
-    let session = Session { base: &[], entries: left.log.entries() };
-    let name = left.log.entries().iter().find_map(stream_blob).unwrap();
-    let good = left.log.blob(name).unwrap().to_vec();
+    let log = run_named_story("plain_answer");
+    let session = ReplaySession { base: &[], entries: log.log.entries() };
+    let name = log.log.entries().iter().find_map(stream_blob).unwrap();
+    let good = log.log.blob(name).unwrap().to_vec();
     for at in (0..good.len()).step_by(3) {
         let mut fetch = |wanted: &str| {
-            let mut content = left.log.blob(wanted).unwrap().to_vec();
+            let mut content = log.log.blob(wanted).unwrap().to_vec();
             if wanted == name {
                 content[at] ^= 1;
             }
             Ok(content)
         };
-        let report = replay(session, &recipe(), &mut fetch, None).unwrap();
+        let report = replay(session, &story_recipe(), &mut fetch, None).unwrap();
         assert_eq!((report.from_log, report.notes.len()), (1, 1), "byte {at}: {report:?}");
         assert!(report.notes[0].contains(name.as_str()), "{:?}", report.notes);
     }
 }
 
-/// A session with another recording in the place of its only one.
-fn forged(left: &Left, change: impl Fn(&mut Head, &mut String)) -> Report {
-    let name = left.log.entries().iter().find_map(stream_blob).unwrap();
-    let recording = Recording::read(left.log.blob(name).unwrap()).unwrap();
+/// Replays a session with a replaced recording.
+fn replay_forged(log: &StoryLog, change: impl Fn(&mut AttemptHeader, &mut String)) -> ReplayReport {
+    let name = log.log.entries().iter().find_map(stream_blob).unwrap();
+    let recording = Recording::parse(log.log.blob(name).unwrap()).unwrap();
     let [attempt] = &recording.attempts[..] else { panic!("{recording:?}") };
-    let mut head: Head = serde_json::from_str(&attempt.head).unwrap();
+    let mut head: AttemptHeader = serde_json::from_str(&attempt.header).unwrap();
     let mut said = String::from_utf8(attempt.bytes.clone()).unwrap();
     change(&mut head, &mut said);
-    let mut tape = TapeWriter::new();
-    tape.push(&Tape::Head(head.line()));
-    tape.push(&Tape::Bytes(said.into_bytes()));
-    tape.push(&Tape::Foot(attempt.foot.clone().unwrap()));
+    let mut tape = RecordingWriter::new();
+    tape.push_part(&RecordingPart::Header(head.to_json_line()));
+    tape.push_part(&RecordingPart::Bytes(said.into_bytes()));
+    tape.push_part(&RecordingPart::Trailer(attempt.trailer.clone().unwrap()));
     let blob = Blob::new(tape.finish().unwrap());
-    let mut entries = left.log.entries().to_vec();
+    let mut entries = log.log.entries().to_vec();
     for entry in &mut entries {
         if let Kind::LlmEnd(end) = &mut entry.kind {
             (end.stream_blob, end.stream_bytes) = (Some(blob.name.blob.clone()), Some(blob.name.bytes));
         }
     }
     let mut fetch = |_: &str| Ok(blob.content.clone());
-    replay(Session { base: &[], entries: &entries }, &recipe(), &mut fetch, None).unwrap()
+    replay(ReplaySession { base: &[], entries: &entries }, &story_recipe(), &mut fetch, None).unwrap()
 }
 
-/// A recording that says something else than the log has is a difference, and it is the decoder that says so.
+/// A recording that disagrees with the log is reported as a difference by the decoder.
 #[test]
 fn another_word_in_a_recording_is_a_difference() {
-    let left = told("plain_answer");
-    assert_eq!(forged(&left, |_, _| {}).difference, None);
-    let report = forged(&left, |_, said| *said = said.replacen("\"text\":\"", "\"text\":\"Well. ", 1));
+    let log = run_named_story("plain_answer");
+    assert_eq!(replay_forged(&log, |_, _| {}).difference, None);
+    let report = replay_forged(&log, |_, said| *said = said.replacen("\"text\":\"", "\"text\":\"Well. ", 1));
     let found = report.difference.unwrap();
     assert_eq!(
         (found.kind.as_str(), found.field.as_str()),
@@ -327,11 +340,11 @@ fn another_word_in_a_recording_is_a_difference() {
     assert!(found.replay.starts_with("Well. "), "{found:?}");
 }
 
-/// The body of a request is built again by the real code; one that is not what was sent is a difference.
+/// The real code builds each request body again; a different body is a difference.
 #[test]
 fn a_request_that_would_be_built_otherwise_is_found() {
-    let report = forged(&told("plain_answer"), |head, _| {
-        head.settings.scheme = Scheme::Anthropic;
+    let report = replay_forged(&run_named_story("plain_answer"), |head, _| {
+        head.settings.scheme = WireScheme::Anthropic;
         head.request_sha256 = "0".repeat(64);
     });
     let found = report.difference.unwrap();
@@ -341,7 +354,8 @@ fn a_request_that_would_be_built_otherwise_is_found() {
     assert_eq!(report.rebuilt, 0);
 }
 
-/// An echo of the log would not mind: every entry that a mind makes is changed, one at a time, and each is found.
+/// Replay must not echo the log: each entry that a pod makes is changed in turn, and each change must be
+/// found.
 #[test]
 fn what_a_mind_makes_is_never_taken_from_the_log() {
     let mut changed = 0;
@@ -356,28 +370,29 @@ fn what_a_mind_makes_is_never_taken_from_the_log() {
         "max_turns",
         "fallback_takes_over",
     ] {
-        let left = told(name);
-        let good = left.log.entries();
+        let log = run_named_story(name);
+        let good = log.log.entries();
         let ended = |call: u64| {
             let done = |end: &LlmEnd| end.call == call && end.outcome != LlmOutcome::Cancelled;
             good.iter().any(|entry| matches!(&entry.kind, Kind::LlmEnd(end) if done(end)))
         };
         for at in 0..good.len() {
             let mut entries = good.to_vec();
-            // What a model said that was cut off stands in the log and nowhere else.
+            // Text of a cancelled reply is only in the log.
             let recorded = match &entries[at].kind {
                 Kind::AssistantItem(e) => ended(e.call),
                 Kind::LlmUsage(e) => ended(e.call),
                 Kind::LlmEnd(e) => ended(e.call),
                 _ => true,
             };
-            if !recorded || !change(&mut entries[at].kind) {
+            if !recorded || !change_fact(&mut entries[at].kind) {
                 continue;
             }
             changed += 1;
-            let mut fetch = |name: &str| Ok(left.log.blob(name).unwrap().to_vec());
+            let mut fetch = |name: &str| Ok(log.log.blob(name).unwrap().to_vec());
             let report =
-                replay(Session { base: &[], entries: &entries }, &recipe(), &mut fetch, None).unwrap();
+                replay(ReplaySession { base: &[], entries: &entries }, &story_recipe(), &mut fetch, None)
+                    .unwrap();
             let found =
                 report.difference.unwrap_or_else(|| panic!("{name}: entry {at} {:?}", entries[at].kind));
             assert!(found.seq <= at as u64, "{name}: entry {at} was changed, and this was found: {found:?}");
@@ -387,15 +402,15 @@ fn what_a_mind_makes_is_never_taken_from_the_log() {
     assert!(changed >= 100, "{changed}");
 }
 
-/// Changes one fact that no input brings. Gives whether there is one.
-fn change(kind: &mut Kind) -> bool {
+/// Changes a value that does not come from an input. Returns whether there is one.
+fn change_fact(kind: &mut Kind) -> bool {
     match kind {
         Kind::SegmentStart(e) => e.segment += 1,
         Kind::Invoke(e) => e.attempt += 1,
         Kind::Dequeued(e) => e.id.0 = uuid::Uuid::from_u128(1),
         Kind::SystemEntry(e) => e.item.body = "something else".into(),
         Kind::LlmCall(e) => e.request_hash.push('0'),
-        Kind::AssistantItem(e) => e.item = Item::assistant("something else"),
+        Kind::AssistantItem(e) => e.item = Item::assistant_message("something else"),
         Kind::LlmUsage(e) => e.output += 1,
         Kind::LlmEnd(e) => e.attempts += 1,
         Kind::ToolDispatch(e) => e.verdict.reason.push('!'),
@@ -411,25 +426,25 @@ fn change(kind: &mut Kind) -> bool {
 
 #[test]
 fn a_replay_stops_where_it_is_told() {
-    let left = told("tool_round");
-    let last = left.log.entries().len() as u64 - 1;
+    let log = run_named_story("tool_round");
+    let last = log.log.entries().len() as u64 - 1;
     for until in [0, 1, 4, last, last + 10] {
-        let report = again(&left, &recipe(), Some(until));
+        let report = replay_log(&log, &story_recipe(), Some(until));
         assert_eq!(report.difference, None);
         assert_eq!(report.entries, until.min(last) + 1, "until {until}");
     }
-    // What differs only later is not looked at.
-    let mut entries = left.log.entries().to_vec();
+    // Later differences are not reported.
+    let mut entries = log.log.entries().to_vec();
     let Some(Kind::RunCompleted(end)) = entries.last_mut().map(|entry| &mut entry.kind) else { panic!() };
     end.result = RunResult::LimitReached;
-    let mut fetch = |name: &str| Ok(left.log.blob(name).unwrap().to_vec());
-    let session = Session { base: &[], entries: &entries };
-    assert_eq!(replay(session, &recipe(), &mut fetch, Some(last - 1)).unwrap().difference, None);
-    assert!(replay(session, &recipe(), &mut fetch, Some(last)).unwrap().difference.is_some());
+    let mut fetch = |name: &str| Ok(log.log.blob(name).unwrap().to_vec());
+    let session = ReplaySession { base: &[], entries: &entries };
+    assert_eq!(replay(session, &story_recipe(), &mut fetch, Some(last - 1)).unwrap().difference, None);
+    assert!(replay(session, &story_recipe(), &mut fetch, Some(last)).unwrap().difference.is_some());
 }
 
-/// Sessions that nobody planned: random orders, faults, deaths, and a model that says anything. Their replies have no
-/// recordings, so what is put to the test is how replay finds out what came from outside.
+/// Random sessions with commands, faults, crashes and arbitrary replies. They have no recordings, so this
+/// tests how replay extracts external inputs from the log.
 #[test]
 fn simulated_sessions_replay() {
     let (mut sessions, mut entries) = (0, 0);
@@ -439,10 +454,10 @@ fn simulated_sessions_replay() {
         let logs = simulated_logs(seed, ACTS).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         for (at, log) in logs.iter().enumerate() {
             let mut fetch = |name: &str| Err(format!("no blob {name} was kept"));
-            let session = Session { base: &[], entries: log };
-            let report = replay(session, &recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
+            let session = ReplaySession { base: &[], entries: log };
+            let report = replay(session, &story_recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
             (sessions, entries) = (sessions + 1, entries + report.entries);
-            differ.extend(differs(&format!("seed {seed}, pod {at}"), log, &report));
+            differ.extend(describe_difference(&format!("seed {seed}, pod {at}"), log, &report));
         }
     }
     eprintln!("{sessions} simulated sessions, {entries} entries");
@@ -450,19 +465,19 @@ fn simulated_sessions_replay() {
     assert!(entries > 1_000, "{entries}");
 }
 
-/// Logs that no pod has written: entries left out, told twice, in another order, cut off. Whatever comes of it, it is a
-/// report.
+/// Inconsistent logs: removed, repeated, swapped or truncated entries. Replay must always return a report.
 #[test]
 fn a_log_that_says_nonsense_is_reported() {
     let mut differ = 0;
-    let mut dice = 7_u64;
+    let mut random = 7_u64;
     let mut roll = |below: usize| {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(dice >> 33).unwrap() % below
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % below
     };
-    for story in stories().iter().step_by(3) {
-        let left = left(story, SyncWhen::AtOnce, recorder).unwrap_or_else(|failure| panic!("{failure}"));
-        let good = left.log.entries();
+    for story in load_stories().iter().step_by(3) {
+        let log = run_for_log(story, SyncTiming::Immediate, record_attempts)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        let good = log.log.entries();
         for _ in 0..12 {
             let mut entries = good.to_vec();
             let (a, b) = (1 + roll(good.len() - 1), 1 + roll(good.len() - 1));
@@ -473,9 +488,9 @@ fn a_log_that_says_nonsense_is_reported() {
                 3 => entries[a].more = !entries[a].more,
                 _ => entries.truncate(a),
             }
-            let mut fetch = |name: &str| left.log.blob(name).map(<[u8]>::to_vec).ok_or_else(String::new);
-            let session = Session { base: &left.base, entries: &entries };
-            let report = replay(session, &recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
+            let mut fetch = |name: &str| log.log.blob(name).map(<[u8]>::to_vec).ok_or_else(String::new);
+            let session = ReplaySession { base: &log.base, entries: &entries };
+            let report = replay(session, &story_recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
             differ += usize::from(report.difference.is_some());
         }
     }

@@ -1,10 +1,10 @@
-//! Every story is told once, and told again killed everywhere. A story is one file in `stories/`; adding one is
-//! adding a file and its name here.
+//! Runs every story once, and again killed everywhere. A story is one file in `stories/` with its name in the
+//! list below.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use minke_testkit::{Story, SyncWhen, check_killed, tell};
+use minke_testkit::{Story, SyncTiming, check_story_killed, run_story};
 
 macro_rules! stories {
     ($($name:ident),+ $(,)?) => {
@@ -32,21 +32,21 @@ macro_rules! stories {
 }
 
 fn story(name: &str) -> Story {
-    Story::read(name, text(name)).unwrap_or_else(|bad| panic!("{bad}"))
+    Story::parse(name, text(name)).unwrap_or_else(|bad| panic!("{bad}"))
 }
 
 fn told(name: &str) {
-    for sync_when in [SyncWhen::AtOnce, SyncWhen::Late] {
-        if let Err(failure) = tell(&story(name), sync_when) {
+    for sync_when in [SyncTiming::Immediate, SyncTiming::Late] {
+        if let Err(failure) = run_story(&story(name), sync_when) {
             panic!("{failure}");
         }
     }
 }
 
 fn killed(name: &str) {
-    let deaths = check_killed(&story(name));
-    assert!(deaths.deaths * 2 >= deaths.points && deaths.points > 0, "{deaths:?}");
-    eprintln!("{name}: {} points, {} deaths, {} compared", deaths.points, deaths.deaths, deaths.compared);
+    let deaths = check_story_killed(&story(name));
+    assert!(deaths.kills * 2 >= deaths.points && deaths.points > 0, "{deaths:?}");
+    eprintln!("{name}: {} points, {} deaths, {} compared", deaths.points, deaths.kills, deaths.compared);
 }
 
 stories! {
@@ -257,7 +257,7 @@ stories! {
     rules_change_while_a_question_is_open,
 }
 
-/// A story that is in the directory is told, and there are enough of them.
+/// Every story in the directory runs, and there are enough of them.
 #[test]
 fn every_story_is_told() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories");

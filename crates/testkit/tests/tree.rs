@@ -1,33 +1,33 @@
-//! The tree, simulated: many seeds, each deciding everything that happens to several pods that spawn, lend and report.
+//! Tree simulation: many seeds with several pods that spawn, lend and report.
 //!
-//! Every run of the tests takes eleven million steps: eight with stand-ins, three with the product's own minds in the same
-//! world. One seed, as a failure names it, with `MINKE_TREE_SEED=N` (and `MINKE_TREE_MINDS=product` for those);
-//! `MINKE_LONG=1` takes five times as many.
+//! Each test run takes eleven million steps: eight with stand-ins, three with the product's pods.
+//! `MINKE_TREE_SEED=N` runs one seed, as named by a failure (with `MINKE_TREE_MINDS=product` for the
+//! product's pods); `MINKE_LONG=1` takes five times as many steps.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use minke_testkit::{Flaw, Grown, Minds, grow};
+use minke_testkit::{PodKind, TreeFlaw, TreeResult, simulate_tree};
 
-/// Steps of the seeds in which stand-ins grow, all together.
-const STEPS: u64 = 8_000_000;
-/// Steps of the seeds in which the product's own minds grow.
+/// Total steps of the seeds with stand-ins.
+const STAND_IN_STEPS: u64 = 8_000_000;
+/// Total steps of the seeds with the product's pods.
 const PRODUCT_STEPS: u64 = 3_000_000;
-/// How many times as many a long run takes.
-const LONG: u64 = 5;
+/// Factor of a long run.
+const LONG_FACTOR: u64 = 5;
 const ACTS: usize = 1_500;
-/// A guard that is left out must be missed within so many seeds.
-const SOON: u64 = 4_000;
+/// Maximum number of seeds until a disabled guard must be detected.
+const MAX_SEEDS_TO_CATCH: u64 = 4_000;
 
-/// What must have been met by the seeds of one test run; a fault that never strikes tests nothing.
-const SOMETIMES: &[&str] = &[
+/// Branches that the seeds of one test run must reach; a fault that never occurs tests nothing.
+const REQUIRED_BRANCHES: &[&str] = &[
     "a child died before it was ready",
-    "a child's end was never noted",
-    "a child lives",
-    "a child of an earlier life lives",
-    "a child of an earlier life never began",
+    "a child's end was never logged",
+    "a child runs",
+    "a child of an earlier process runs",
+    "a child of an earlier process never started",
     "a child was handed back",
     "a child was killed by its parent",
     "a child was not ready in time",
@@ -37,101 +37,101 @@ const SOMETIMES: &[&str] = &[
     "a child was stopped",
     "a command outlived its pod",
     "a grandchild was adopted",
-    "a letter came twice",
-    "a letter overtook another",
-    "a letter was lost",
-    "a letter was written again",
+    "a message arrived twice",
+    "a message overtook another",
+    "a message was lost",
+    "a message was sent again",
     "a loan waited for a command",
     "a person stopped a pod",
-    "a pod left with reports",
-    "a pod let go in good order",
-    "a process number was used again",
-    "a report found nobody",
+    "a pod exited with unsent reports",
+    "a pod exited cleanly",
+    "a process number was reused",
+    "a report had no receiver",
     "a report was acknowledged",
     "a report was read from a log",
     "a report went to an ancestor",
-    "a session was woken",
+    "a session was restarted",
     "a start failed",
     "a start was undone",
     "a used ticket was refused",
-    "an order found nobody",
+    "a command had no receiver",
     "killed",
     "killed before it booted",
     "killed before it had its row",
-    "killed before it said ready",
+    "killed before it reported ready",
     "killed in the middle of a spawn",
-    "killed while it let go",
-    "killed with a report under way",
-    "refused: an ancestor lives",
-    "refused: more than the lender has",
-    "refused: somebody writes there",
+    "killed while it exited",
+    "killed with a report in flight",
+    "refused: an ancestor is running",
+    "refused: exceeds the lender's scope",
+    "refused: write conflict",
     "refused: the name is taken",
     "refused: the session is held",
-    "refused: the ticket has run out",
+    "refused: the ticket has expired",
     "refused: too deep",
     "refused: too many",
-    "somebody looked and reclaimed",
+    "dead rows were reclaimed",
     "the clock jumped ahead",
     "the clock jumped back",
     "the machine was restarted",
     "the model failed",
-    "what was not synced was lost",
+    "unsynced entries were lost",
 ];
 
-/// What is only met in the long version: a parent kills a child that neither `shutdown` nor a signal has stopped.
-const SELDOM: &[&str] = &["a child was killed by its parent"];
+/// Branches of a long run only: a parent kills a child that ignores `shutdown` and a signal.
+const LONG_RUN_BRANCHES: &[&str] = &["a child was killed by its parent"];
 
-/// What the product's minds meet too seldom to be asked for in their fewer steps: they check themselves what the table
-/// would refuse, and stop their children in good order.
-const RARE: &[&str] = &[
+/// Branches that the product's pods reach too rarely in their fewer steps: they check limits themselves and
+/// stop their children cleanly.
+const OPTIONAL_FOR_PRODUCT: &[&str] = &[
     "a child was handed back",
     "a child was killed by its parent",
     "a child was signalled",
     "a child was not ready in time",
-    "a child's end was never noted",
+    "a child's end was never logged",
     "a loan waited for a command",
-    "an order found nobody",
-    "killed while it let go",
-    "refused: an ancestor lives",
-    "refused: more than the lender has",
-    "refused: the ticket has run out",
+    "a command had no receiver",
+    "killed while it exited",
+    "refused: an ancestor is running",
+    "refused: exceeds the lender's scope",
+    "refused: the ticket has expired",
     "refused: too deep",
     "refused: too many",
 ];
 
-fn commit() -> String {
+fn current_commit() -> String {
     let said = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     said.ok()
         .filter(|out| out.status.success())
         .map_or_else(|| "unknown".to_owned(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-fn number(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-fn grown(seed: u64, minds: Minds) -> Grown {
-    grow(seed, ACTS, minds, None).unwrap_or_else(|why| {
-        let which = if minds == Minds::Product { " MINKE_TREE_MINDS=product" } else { "" };
-        panic!("{seed}@{}: {why}\nreplay it with MINKE_TREE_SEED={seed}{which}", commit())
+fn run_seed(seed: u64, minds: PodKind) -> TreeResult {
+    simulate_tree(seed, ACTS, minds, None).unwrap_or_else(|why| {
+        let which = if minds == PodKind::Product { " MINKE_TREE_MINDS=product" } else { "" };
+        panic!("{seed}@{}: {why}\nreplay it with MINKE_TREE_SEED={seed}{which}", current_commit())
     })
 }
 
-/// All seeds until so many steps were taken, on all cores.
-fn forest(minds: Minds, steps: u64) -> BTreeMap<&'static str, u64> {
+/// Runs seeds on all cores until the steps are reached.
+fn run_seeds(minds: PodKind, steps: u64) -> BTreeMap<&'static str, u64> {
     let (next, taken) = (AtomicU64::new(0), AtomicU64::new(0));
     let began = Instant::now();
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let worker = || {
-        let mut met = BTreeMap::<&'static str, u64>::new();
+        let mut branches = BTreeMap::<&'static str, u64>::new();
         while taken.load(Ordering::Relaxed) < steps {
-            let grown = grown(next.fetch_add(1, Ordering::Relaxed), minds);
+            let grown = run_seed(next.fetch_add(1, Ordering::Relaxed), minds);
             taken.fetch_add(grown.steps, Ordering::Relaxed);
-            for (what, times) in grown.met {
-                *met.entry(what).or_default() += times;
+            for (what, times) in grown.branches {
+                *branches.entry(what).or_default() += times;
             }
         }
-        met
+        branches
     };
     let mut met = BTreeMap::<&'static str, u64>::new();
     std::thread::scope(|scope| {
@@ -154,138 +154,141 @@ fn forest(minds: Minds, steps: u64) -> BTreeMap<&'static str, u64> {
 
 #[test]
 fn no_seed_breaks_a_promise_of_the_tree() {
-    if let Some(seed) = number("MINKE_TREE_SEED") {
+    if let Some(seed) = env_number("MINKE_TREE_SEED") {
         let product = std::env::var("MINKE_TREE_MINDS").is_ok_and(|minds| minds == "product");
-        eprintln!("{:?}", grown(seed, if product { Minds::Product } else { Minds::StandIn }));
+        eprintln!("{:?}", run_seed(seed, if product { PodKind::Product } else { PodKind::StandIn }));
         return;
     }
-    let met = forest(Minds::StandIn, STEPS * longer());
-    let seldom = |what: &str| longer() == 1 && SELDOM.contains(&what);
-    let never: Vec<_> = SOMETIMES.iter().filter(|what| !seldom(what) && !met.contains_key(**what)).collect();
+    let branches = run_seeds(PodKind::StandIn, STAND_IN_STEPS * step_factor());
+    let seldom = |what: &str| step_factor() == 1 && LONG_RUN_BRANCHES.contains(&what);
+    let never: Vec<_> =
+        REQUIRED_BRANCHES.iter().filter(|what| !seldom(what) && !branches.contains_key(**what)).collect();
     assert!(never.is_empty(), "never met: {never:?}");
 }
 
-fn longer() -> u64 {
-    if number("MINKE_LONG").is_some() { LONG } else { 1 }
+fn step_factor() -> u64 {
+    if env_number("MINKE_LONG").is_some() { LONG_FACTOR } else { 1 }
 }
 
 #[test]
 fn the_products_minds_keep_the_promises_of_the_tree() {
-    if number("MINKE_TREE_SEED").is_some() {
+    if env_number("MINKE_TREE_SEED").is_some() {
         return;
     }
-    let met = forest(Minds::Product, PRODUCT_STEPS * longer());
-    let wanted = ["a child was woken through its ancestor", "a person answered", "a timer fired"];
-    let never: Vec<_> = SOMETIMES
+    let branches = run_seeds(PodKind::Product, PRODUCT_STEPS * step_factor());
+    let wanted = ["a child was restarted through its ancestor", "a person answered", "a timer fired"];
+    let never: Vec<_> = REQUIRED_BRANCHES
         .iter()
         .chain(&wanted)
-        .filter(|what| !RARE.contains(what) && !met.contains_key(**what))
+        .filter(|what| !OPTIONAL_FOR_PRODUCT.contains(what) && !branches.contains_key(**what))
         .collect();
     assert!(never.is_empty(), "never met: {never:?}");
 }
 
-/// Seeds that have failed once. What they tell changes with the simulation; what was wrong has a test of its own.
+/// Seeds that have failed once. The simulation has changed since; each defect has a test of its own.
 ///
-/// Stand-in 2778: a pod was adopted in the middle of a request, and the checker took what the request gave back off its
-/// new parent's sum only. Sums go by who spawned whom since (`a_request_counts_for_everybody_above`). Product 3502: a run
-/// could be resumed and was not, for the budget was spent; that is rest.
+/// Stand-in 2778: a pod was adopted during a request, and the checker subtracted the refund only from its new
+/// parent. Sums now follow the spawning pods (`a_request_counts_for_everybody_above`). Product 3502: an
+/// interrupted run was not resumed because its budget was spent, which counts as settled.
 #[test]
 fn recorded_seeds_hold() {
-    grown(2778, Minds::StandIn);
-    grown(3502, Minds::Product);
+    run_seed(2778, PodKind::StandIn);
+    run_seed(3502, PodKind::Product);
 }
 
 #[test]
 fn a_failing_seed_fails_the_same_again() {
-    let fails = |seed| grow(seed, ACTS, Minds::StandIn, Some(Flaw::LosesLoans)).err();
-    let (seed, why) = (0..SOON).find_map(|seed| Some((seed, fails(seed)?))).expect("a flaw is noticed");
+    let fails = |seed| simulate_tree(seed, ACTS, PodKind::StandIn, Some(TreeFlaw::LosesLoans)).err();
+    let (seed, why) =
+        (0..MAX_SEEDS_TO_CATCH).find_map(|seed| Some((seed, fails(seed)?))).expect("a flaw is noticed");
     assert_eq!(fails(seed), Some(why));
 }
 
 #[test]
 fn a_tree_grows_the_same_twice() {
     for seed in 0..20 {
-        assert_eq!(grown(seed, Minds::StandIn), grown(seed, Minds::StandIn));
-        assert_eq!(grown(seed, Minds::Product), grown(seed, Minds::Product));
+        assert_eq!(run_seed(seed, PodKind::StandIn), run_seed(seed, PodKind::StandIn));
+        assert_eq!(run_seed(seed, PodKind::Product), run_seed(seed, PodKind::Product));
     }
-    assert_ne!(grown(1, Minds::StandIn).trace, grown(2, Minds::StandIn).trace);
+    assert_ne!(run_seed(1, PodKind::StandIn).trace, run_seed(2, PodKind::StandIn).trace);
 }
 
-/// Each property is seen to fail without its guard.
+/// Checks that a property fails without its guard.
 #[track_caller]
-fn is_missed(flaw: Flaw, words: &[&str]) {
-    let found = (0..SOON).find_map(|seed| grow(seed, ACTS, Minds::StandIn, Some(flaw)).err());
-    let why = found.unwrap_or_else(|| panic!("{flaw:?} was not noticed in {SOON} seeds"));
+fn assert_caught(flaw: TreeFlaw, words: &[&str]) {
+    let found = (0..MAX_SEEDS_TO_CATCH)
+        .find_map(|seed| simulate_tree(seed, ACTS, PodKind::StandIn, Some(flaw)).err());
+    let why = found.unwrap_or_else(|| panic!("{flaw:?} was not noticed in {MAX_SEEDS_TO_CATCH} seeds"));
     let first = why.lines().next().unwrap_or_default();
     assert!(words.iter().any(|word| first.contains(word)), "{flaw:?}: {first}");
 }
 
 #[test]
 fn loans_that_overlap_are_noticed() {
-    is_missed(Flaw::LendsTaken, &["P1", "P2"]);
+    assert_caught(TreeFlaw::LendsTaken, &["P1", "P2"]);
 }
 
 #[test]
 fn a_lender_that_goes_on_writing_is_noticed() {
-    is_missed(Flaw::NarrowsLate, &["P1"]);
+    assert_caught(TreeFlaw::NarrowsLate, &["P1"]);
 }
 
 #[test]
 fn a_loan_that_is_back_before_the_commands_are_gone_is_noticed() {
-    is_missed(Flaw::IgnoresCommands, &["P1"]);
+    assert_caught(TreeFlaw::IgnoresCommands, &["P1"]);
 }
 
 #[test]
 fn loans_that_die_with_their_lender_are_noticed() {
-    is_missed(Flaw::LosesLoans, &["a parent without a row", "L1", "P1"]);
+    assert_caught(TreeFlaw::LosesLoans, &["a parent without a row", "L1", "P1"]);
 }
 
 #[test]
 fn liveness_by_process_number_is_noticed() {
-    is_missed(Flaw::TrustsPids, &["P1", "L1", "has no row"]);
+    assert_caught(TreeFlaw::TrustsPids, &["P1", "L1", "has no row"]);
 }
 
 #[test]
 fn the_order_of_two_logs_by_their_clocks_is_noticed() {
-    is_missed(Flaw::TrustsClocks, &["P9", "L5", "L1"]);
+    assert_caught(TreeFlaw::TrustsClocks, &["P9", "L5", "L1"]);
 }
 
 #[test]
 fn limits_that_are_not_kept_are_noticed() {
-    is_missed(Flaw::IgnoresLimits, &["P10"]);
+    assert_caught(TreeFlaw::IgnoresLimits, &["P10"]);
 }
 
 #[test]
 fn a_ticket_that_stays_good_is_noticed() {
-    is_missed(Flaw::KeepsTickets, &["P13"]);
+    assert_caught(TreeFlaw::KeepsTickets, &["P13"]);
 }
 
 #[test]
 fn an_early_acknowledgement_is_noticed() {
-    is_missed(Flaw::AcksUnwritten, &["is in no log"]);
+    assert_caught(TreeFlaw::AcksUnwritten, &["is in no log"]);
 }
 
 #[test]
 fn a_report_that_is_taken_twice_is_noticed() {
-    is_missed(Flaw::AcceptsTwice, &["received twice"]);
+    assert_caught(TreeFlaw::AcceptsTwice, &["received twice"]);
 }
 
 #[test]
 fn a_report_that_its_sender_can_lose_is_noticed() {
-    is_missed(Flaw::ReadsUnsynced, &["its sender lost"]);
+    assert_caught(TreeFlaw::ReadsUnsynced, &["its sender lost"]);
 }
 
 #[test]
 fn a_request_without_its_reservation_is_noticed() {
-    is_missed(Flaw::SkipsReservation, &["P9"]);
+    assert_caught(TreeFlaw::SkipsReservation, &["P9"]);
 }
 
 #[test]
 fn spending_that_nobody_noted_is_noticed() {
-    is_missed(Flaw::ForgetsBelow, &["P9"]);
+    assert_caught(TreeFlaw::ForgetsBelow, &["P9"]);
 }
 
 #[test]
 fn a_run_without_its_end_is_noticed() {
-    is_missed(Flaw::ForgetsEnd, &["P3", "L2"]);
+    assert_caught(TreeFlaw::ForgetsEnd, &["P3", "L2"]);
 }

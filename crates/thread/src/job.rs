@@ -1,94 +1,98 @@
-//! The states of a job and what may become of each.
+//! The states of a job and its allowed transitions, as one function.
 //!
-//! Here: the table, as one function. Elsewhere: which state a log says (`work`), who moves a job (`pod`, `host`).
-//! Invariant: every move that is not in the table is refused with both states named (`every_cell_of_the_table`).
+//! Elsewhere: the state in a log (`job_fold`), who changes it (`pod`, `host`).
+//! Invariant: a transition outside the table is refused with both states named (`every_cell_of_the_table`).
 
 use minke_record::JobState;
 
-/// What somebody wants of a job.
+/// An action on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum JobAction {
     Pause,
     Resume,
     Cancel,
-    /// Once more from the start, as a fork of its thread.
-    Again,
-    /// Tells how far it is.
+    /// Start again as a fork of its thread.
+    Retry,
+    /// Report progress.
     Progress,
 }
 
-/// What a wish comes to.
+/// The effect of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
+pub enum JobTransition {
     To(JobState),
-    /// It is so already, or only a figure changes.
-    Stays,
-    /// Another job begins.
+    /// No change, or only the progress changes.
+    Unchanged,
+    /// Another job starts.
     Fork,
 }
 
-/// Whether a job may go from one state to another.
-pub fn may_move(from: JobState, to: JobState) -> Result<(), String> {
+/// Checks whether a job may change from one state to another.
+pub fn check_transition(from: JobState, to: JobState) -> Result<(), String> {
     use JobState::{Cancelled, Completed, Failed, Interrupted, Paused, Queued, Running, Unknown, Waiting};
-    let may = match from {
+    let is_allowed = match from {
         Queued => matches!(to, Running | Cancelled | Paused | Failed),
         Running => matches!(to, Waiting | Paused | Completed | Failed | Cancelled | Interrupted),
         Waiting => matches!(to, Running | Queued | Paused | Cancelled | Failed),
         Paused => matches!(to, Running | Queued | Cancelled),
         Interrupted => matches!(to, Running | Queued | Paused | Failed | Cancelled),
         Completed | Failed | Cancelled => false,
-        // Nobody knows what it is: it can only be given up.
+        // An unknown state can only be cancelled.
         Unknown => to == Cancelled,
     };
-    if may { Ok(()) } else { Err(format!("a job that is {} cannot become {}", from.name(), to.name())) }
+    if is_allowed {
+        Ok(())
+    } else {
+        Err(format!("a job that is {} cannot become {}", from.state_name(), to.state_name()))
+    }
 }
 
-impl Wish {
-    pub const ALL: [Wish; 5] = [Wish::Pause, Wish::Resume, Wish::Cancel, Wish::Again, Wish::Progress];
+impl JobAction {
+    pub const ALL: [JobAction; 5] =
+        [JobAction::Pause, JobAction::Resume, JobAction::Cancel, JobAction::Retry, JobAction::Progress];
 
-    fn word(self) -> &'static str {
+    fn past_participle(self) -> &'static str {
         match self {
-            Wish::Pause => "paused",
-            Wish::Resume => "resumed",
-            Wish::Cancel => "cancelled",
-            Wish::Again => "retried",
-            Wish::Progress => "told its progress",
+            JobAction::Pause => "paused",
+            JobAction::Resume => "resumed",
+            JobAction::Cancel => "cancelled",
+            JobAction::Retry => "retried",
+            JobAction::Progress => "updated",
         }
     }
 
-    /// What it comes to in a state, with or without room for one more that runs.
-    pub fn of(self, from: JobState, room: bool) -> Result<Moved, String> {
+    /// Returns the effect in a state. `room`: another job may run now.
+    pub fn transition_from(self, from: JobState, room: bool) -> Result<JobTransition, String> {
         let refused = || {
-            let hint = if from.is_final() { "; `minke job retry` begins it again" } else { "" };
-            Err(format!("a job that is {} cannot be {}{hint}", from.name(), self.word()))
+            let hint = if from.is_final() { "; `minke job retry` starts it again" } else { "" };
+            Err(format!("a job that is {} cannot be {}{hint}", from.state_name(), self.past_participle()))
         };
         match self {
-            Wish::Pause if from == JobState::Paused => Ok(Moved::Stays),
-            Wish::Pause => {
-                may_move(from, JobState::Paused).map_or_else(|_| refused(), |()| moved(JobState::Paused))
-            }
-            Wish::Cancel => may_move(from, JobState::Cancelled)
-                .map_or_else(|_| refused(), |()| moved(JobState::Cancelled)),
-            // One that waits for a time does not wait any longer; others are not resumed but answered, or told.
-            Wish::Resume => match from {
+            JobAction::Pause if from == JobState::Paused => Ok(JobTransition::Unchanged),
+            JobAction::Pause => check_transition(from, JobState::Paused)
+                .map_or_else(|_| refused(), |()| transition_to(JobState::Paused)),
+            JobAction::Cancel => check_transition(from, JobState::Cancelled)
+                .map_or_else(|_| refused(), |()| transition_to(JobState::Cancelled)),
+            // A waiting job stops waiting. A job with an open ask needs an answer, not a resume.
+            JobAction::Resume => match from {
                 JobState::Paused | JobState::Interrupted | JobState::Waiting => {
-                    moved(if room { JobState::Running } else { JobState::Queued })
+                    transition_to(if room { JobState::Running } else { JobState::Queued })
                 }
-                JobState::Queued | JobState::Running => Ok(Moved::Stays),
+                JobState::Queued | JobState::Running => Ok(JobTransition::Unchanged),
                 _ => refused(),
             },
-            Wish::Again if from.is_final() => Ok(Moved::Fork),
-            Wish::Again => {
-                Err(format!("a job that is {} is not over yet, so it cannot be retried", from.name()))
+            JobAction::Retry if from.is_final() => Ok(JobTransition::Fork),
+            JobAction::Retry => {
+                Err(format!("a job that is {} has not ended, so it cannot be retried", from.state_name()))
             }
-            Wish::Progress if from == JobState::Running => Ok(Moved::Stays),
-            Wish::Progress => refused(),
+            JobAction::Progress if from == JobState::Running => Ok(JobTransition::Unchanged),
+            JobAction::Progress => refused(),
         }
     }
 }
 
-fn moved(to: JobState) -> Result<Moved, String> {
-    Ok(Moved::To(to))
+fn transition_to(to: JobState) -> Result<JobTransition, String> {
+    Ok(JobTransition::To(to))
 }
 
 #[cfg(test)]
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_cell_of_the_table() {
-        // Rows and columns in the order of `ALL`.
+        // Rows and columns are in the order of `ALL`.
         let table = [
             ("queued", "-R.P.-FC"),
             ("running", "..WPIDFC"),
@@ -109,12 +113,12 @@ mod tests {
             ("cancelled", "........"),
         ];
         for (from, (name, row)) in JobState::ALL.into_iter().zip(table) {
-            assert_eq!(from.name(), name);
+            assert_eq!(from.state_name(), name);
             for (to, cell) in JobState::ALL.into_iter().zip(row.chars()) {
-                let may = may_move(from, to);
-                assert_eq!(may.is_ok(), cell.is_ascii_uppercase(), "{name} to {}", to.name());
-                if let Err(why) = may {
-                    assert!(why.contains(name) && why.contains(to.name()), "{why}");
+                let is_allowed = check_transition(from, to);
+                assert_eq!(is_allowed.is_ok(), cell.is_ascii_uppercase(), "{name} to {}", to.state_name());
+                if let Err(why) = is_allowed {
+                    assert!(why.contains(name) && why.contains(to.state_name()), "{why}");
                 }
             }
         }
@@ -123,18 +127,26 @@ mod tests {
     #[test]
     fn a_wish_leads_only_where_the_table_leads() {
         for from in JobState::ALL {
-            for wish in Wish::ALL {
+            for action in JobAction::ALL {
                 for room in [true, false] {
-                    match wish.of(from, room) {
-                        Ok(Moved::To(to)) => assert_eq!(may_move(from, to), Ok(()), "{wish:?}"),
-                        Ok(Moved::Stays) => assert!(!from.is_final()),
-                        Ok(Moved::Fork) => assert!(from.is_final()),
-                        Err(why) => assert!(why.contains(from.name()), "{why}"),
+                    match action.transition_from(from, room) {
+                        Ok(JobTransition::To(to)) => {
+                            assert_eq!(check_transition(from, to), Ok(()), "{action:?}")
+                        }
+                        Ok(JobTransition::Unchanged) => assert!(!from.is_final()),
+                        Ok(JobTransition::Fork) => assert!(from.is_final()),
+                        Err(why) => assert!(why.contains(from.state_name()), "{why}"),
                     }
                 }
             }
         }
-        assert_eq!(Wish::Resume.of(JobState::Paused, false), Ok(Moved::To(JobState::Queued)));
-        assert_eq!(Wish::Cancel.of(JobState::Running, true), Ok(Moved::To(JobState::Cancelled)));
+        assert_eq!(
+            JobAction::Resume.transition_from(JobState::Paused, false),
+            Ok(JobTransition::To(JobState::Queued))
+        );
+        assert_eq!(
+            JobAction::Cancel.transition_from(JobState::Running, true),
+            Ok(JobTransition::To(JobState::Cancelled))
+        );
     }
 }

@@ -1,31 +1,31 @@
-//! Threads: what a session amounts to, for whoever lists, searches and runs many of them.
+//! Session summaries and jobs.
 //!
-//! Here: the fold of a log into a summary that can be kept and gone on with (`summary`), its one line (`preview`), the
-//! object that API clients get (`object`), and of sessions with a mandate the states of a job (`job`) and when it is tried
-//! again (`retry`). Elsewhere: the fold that a pod lives on (`pod`), where summaries are kept and searched (`index`).
-//! Invariant: pure and total, and a summary that was kept in the middle of a log and gone on with is the summary of the
-//! whole (`a_kept_summary_goes_on_as_if_it_had_read_everything`).
+//! Contents: the fold of a log into a summary that can be stored and continued (`summary`), its preview line
+//! (`preview`), the thread object of the API (`thread_object`), job states (`job`) and retries (`retry`).
+//! Elsewhere: the fold of a running pod (`pod`), storage and search of summaries (`index`).
+//! Invariant: pure and total. A stored summary that is continued equals the summary of the whole log
+//! (`a_kept_summary_goes_on_as_if_it_had_read_everything`).
 
-pub mod firing;
 mod job;
-mod listing;
+pub mod job_fold;
+mod job_object;
+mod job_plan;
 mod mandate;
-mod object;
 mod preview;
 mod retry;
-mod roster;
 pub mod schedule;
+pub mod schedule_firing;
 mod summary;
-pub mod work;
+mod thread_object;
 
-pub use job::{Moved, Wish, may_move};
-pub use listing::{Job, JobLine, JobRetry, line};
-pub use mandate::{Mandate, Restart};
+pub use job::{JobAction, JobTransition, check_transition};
+pub use job_fold::{ACCEPTANCE_CALL_PREFIX, EXIT_ZERO_SUFFIX, MAX_HISTORY_ITEMS};
+pub use job_object::{JobHistoryItem, JobObject, JobRetry, history_item};
+pub use job_plan::{JobCandidate, JobCapacity, JobNeed, JobPlan, plan_jobs};
+pub use mandate::{Mandate, RestartPolicy};
 pub use minke_record::JobState;
-pub use object::{Source, Thread, ThreadStatus};
-pub use preview::{NEW, PREVIEW_CHARS, preview};
-pub use retry::{Retry, RetryError, bound, wait};
-pub use roster::{Candidate, Need, Plan, Room, plan};
+pub use preview::{NEW_CONVERSATION, PREVIEW_CHARS, preview_input};
+pub use retry::{RetryError, RetryPolicy, max_retry_wait, retry_wait};
 pub use schedule::Schedule;
-pub use summary::{Ended, Latest, OpenRun, Summary, Waits};
-pub use work::{ACCEPT, HISTORY, PASSED};
+pub use summary::{LastRun, LatestMessage, OpenRunSummary, SessionSummary, ThreadWait};
+pub use thread_object::{ThreadObject, ThreadSource, ThreadStatus};

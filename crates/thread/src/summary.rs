@@ -1,28 +1,28 @@
-//! What a log amounts to, entry by entry: kept in an index, gone on with when more was written.
+//! Session summary, folded entry by entry: stored in an index and continued with new entries.
 //!
-//! Invariant: `apply` is total, and what it takes from a log does not depend on where it was interrupted
+//! Invariant: `apply_entry` is total, and its result does not depend on where the fold was interrupted
 //! (`a_kept_summary_goes_on_as_if_it_had_read_everything`).
 
 use std::collections::BTreeMap;
 
 use minke_record::{
-    Actor, AskId, CallId, EndResult, Entry, ErrorCode, ForkedFrom, Git, History, JobFacts, Kind, LlmUsage,
-    Millis, Parent, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart, StateWord,
-    Trigger, Usage, WaitingOn,
+    Actor, AskId, CallId, EndResult, Entry, ErrorCode, ForkOrigin, GitState, History, JobFacts, Kind,
+    LlmUsage, Millis, ParentCall, PodName, Route, RunId, RunResult, SegmentReason, SessionId, SessionStart,
+    SessionUsage, StateWord, Trigger, WaitingOn,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::preview::{NEW, preview, preview_of};
-use crate::work;
+use crate::job_fold;
+use crate::preview::{NEW_CONVERSATION, preview_input, preview_item};
 
-/// Open calls and questions that are kept apart; more of them are only counted as one that runs.
-const OPEN_KEPT: usize = 256;
+/// Maximum number of tracked open calls and asks; more count as one running call.
+const MAX_OPEN_ITEMS: usize = 256;
 
-/// Everything a list, a search and a scheduler want to know of one session.
+/// The facts of one session for lists, search and the job scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// The last entry that it has read; absent before the first.
+pub struct SessionSummary {
+    /// The last applied entry; absent before the first.
     pub seq: Option<u64>,
     pub session: Option<SessionId>,
     pub name: Option<PodName>,
@@ -31,65 +31,65 @@ pub struct Summary {
     pub created_by: Option<Actor>,
     pub cwd: String,
     pub workspace: String,
-    pub git: Option<Git>,
-    /// The program that made it.
+    pub git: Option<GitState>,
+    /// The version of the program that created it.
     pub version: String,
-    pub parent: Option<Parent>,
-    pub from: Option<ForkedFrom>,
+    pub parent: Option<ParentCall>,
+    pub from: Option<ForkOrigin>,
     pub mandate: Option<Value>,
-    /// Its history came from elsewhere.
+    /// Its history was imported.
     pub imported: bool,
     pub archived: Option<Millis>,
     pub preview: String,
-    /// The newest route that was asked, or what the manifest says before the first request.
+    /// The newest requested route, or the manifest's model before the first request.
     pub model: Option<String>,
     pub provider: Option<String>,
     pub posture: Option<String>,
-    /// The tier of the fence of its last life.
+    /// The sandbox backend of its last process.
     pub fence: Option<String>,
     pub sandbox: Option<String>,
-    /// Why only the good beginning of its log could be read; nobody goes on with it by himself.
+    /// Why only a valid prefix of its log could be read. Such a session is not resumed automatically.
     pub damaged: Option<String>,
-    pub run: Option<OpenRun>,
-    pub last: Option<Ended>,
-    pub usage: Usage,
-    pub latest: Option<Latest>,
-    /// Inputs that wait.
+    pub run: Option<OpenRunSummary>,
+    pub last: Option<LastRun>,
+    pub usage: SessionUsage,
+    pub latest: Option<LatestMessage>,
+    /// Number of queued inputs.
     pub queued: u64,
-    /// Only of a session that is a job.
+    /// Only for a session that is a job.
     pub job: Option<JobFacts>,
     asks: BTreeMap<AskId, String>,
     calls: BTreeMap<CallId, bool>,
     asking_model: bool,
 }
 
-/// A run that goes on.
+/// An open run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OpenRun {
+pub struct OpenRunSummary {
     pub id: RunId,
     pub trigger: Trigger,
     pub attempt: u32,
     pub since: Millis,
-    /// It waits for this time before it asks the model again.
+    /// The time it waits for before the next request.
     pub until: Option<Millis>,
 }
 
 /// The last run that ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct LastRun {
     pub id: RunId,
     pub result: EndResult,
     pub message: Option<String>,
     pub retryable: bool,
     pub at: Millis,
-    /// A paused or interrupted one was given up.
+    /// A paused or interrupted run was abandoned.
     pub abandoned: bool,
     pub until: Option<Millis>,
 }
 
-/// The last input or answer, for the checkpoint that is not stored.
+/// The last input or reply; clients use it as a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Latest {
+pub struct LatestMessage {
     pub seq: u64,
     pub run: Option<RunId>,
     /// `user` or `assistant`.
@@ -97,16 +97,16 @@ pub struct Latest {
     pub at: Millis,
 }
 
-/// What a thread waits for.
+/// The wait of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waits {
+pub struct ThreadWait {
     pub on: WaitingOn,
     pub until: Option<Millis>,
 }
 
-impl Default for Summary {
+impl Default for SessionSummary {
     fn default() -> Self {
-        Summary {
+        SessionSummary {
             seq: None,
             session: None,
             name: None,
@@ -122,7 +122,7 @@ impl Default for Summary {
             mandate: None,
             imported: false,
             archived: None,
-            preview: NEW.to_owned(),
+            preview: NEW_CONVERSATION.to_owned(),
             model: None,
             provider: None,
             posture: None,
@@ -131,7 +131,7 @@ impl Default for Summary {
             damaged: None,
             run: None,
             last: None,
-            usage: Usage::default(),
+            usage: SessionUsage::default(),
             latest: None,
             queued: 0,
             job: None,
@@ -142,84 +142,84 @@ impl Default for Summary {
     }
 }
 
-impl Summary {
-    pub fn of<'e>(entries: impl IntoIterator<Item = &'e Entry>) -> Summary {
-        let mut summary = Summary::default();
+impl SessionSummary {
+    pub fn from_entries<'e>(entries: impl IntoIterator<Item = &'e Entry>) -> SessionSummary {
+        let mut summary = SessionSummary::default();
         for entry in entries {
-            summary.apply(entry);
+            summary.apply_entry(entry);
         }
         summary
     }
 
-    /// Reads one more entry. One that was read before changes nothing.
-    pub fn apply(&mut self, entry: &Entry) {
+    /// Applies one more entry. An entry that was applied before changes nothing.
+    pub fn apply_entry(&mut self, entry: &Entry) {
         if self.seq.is_some_and(|seq| entry.seq <= seq) {
             return;
         }
         self.seq = Some(entry.seq);
-        if is_life(&entry.kind) {
+        if is_thread_activity(&entry.kind) {
             self.updated = self.updated.max(entry.ts);
         }
         if let Some(job) = &mut self.job {
-            work::apply(job, entry);
+            job_fold::apply_entry(job, entry);
         }
         match &entry.kind {
-            Kind::SessionStart(start) => self.begin(start, entry.ts),
+            Kind::SessionStart(start) => self.apply_session_start(start, entry.ts),
             Kind::SegmentStart(segment) if segment.reason == SegmentReason::Import => {
                 self.imported = true;
                 if let History::Here(items) = &segment.history
-                    && let Some(line) = items.iter().rev().find_map(preview_of)
+                    && let Some(line) = items.iter().rev().find_map(preview_item)
                 {
                     self.preview = line;
                 }
             }
-            // A fork goes on as its parent was changed to be.
+            // A fork continues with the changed configuration of its parent.
             Kind::SegmentStart(segment) if segment.reason == SegmentReason::Fork => {
-                let changed = segment.carry.here().map(|facts| &facts.config);
-                changed.into_iter().flatten().for_each(|(key, value)| self.configure(key, value));
+                let changed = segment.carry.inline().map(|facts| &facts.config);
+                changed.into_iter().flatten().for_each(|(key, value)| self.apply_config(key, value));
             }
             Kind::Opened(opened) if opened.fence.is_some() => self.fence.clone_from(&opened.fence),
             Kind::Renamed(renamed) => self.name = Some(renamed.name.clone()),
             Kind::Archived(_) => self.archived = Some(entry.ts),
             Kind::Unarchived(_) => self.archived = None,
-            Kind::ConfigChanged(change) => self.configure(&change.key, &change.value),
+            Kind::ConfigChanged(change) => self.apply_config(&change.key, &change.value),
             Kind::QueuedInput(_) => self.queued = self.queued.saturating_add(1),
             Kind::Dequeued(_) => self.queued = self.queued.saturating_sub(1),
             Kind::UserInput(input) => {
-                if let Some(line) = preview(&input.segments) {
+                if let Some(line) = preview_input(&input.segments) {
                     self.preview = line;
                 }
-                self.heard(entry, "user");
+                self.set_latest_message(entry, "user");
             }
             Kind::LlmCall(call) => {
                 self.asking_model = true;
-                self.stop_waiting();
-                self.routed(&call.route);
+                self.clear_run_wait();
+                self.set_route(&call.route);
             }
-            Kind::AssistantItem(_) => self.heard(entry, "assistant"),
-            Kind::LlmUsage(usage) => self.spend(usage),
+            Kind::AssistantItem(_) => self.set_latest_message(entry, "assistant"),
+            Kind::LlmUsage(usage) => self.add_usage(usage),
             Kind::LlmEnd(_) => self.asking_model = false,
-            _ => self.apply_run(entry),
+            _ => self.apply_run_entry(entry),
         }
     }
 
-    /// Whether nothing was said in it yet, so that what was said before it became a fork is shown.
-    pub fn is_untold(&self) -> bool {
-        self.preview == NEW && self.from.is_some()
+    /// Returns whether a fork has no input of its own, so that its parent's preview is shown.
+    pub fn shows_parent_preview(&self) -> bool {
+        self.preview == NEW_CONVERSATION && self.from.is_some()
     }
 
-    fn apply_run(&mut self, entry: &Entry) {
+    fn apply_run_entry(&mut self, entry: &Entry) {
         match &entry.kind {
             Kind::Invoke(invoke) => {
                 let Some(id) = entry.run else { return };
                 let (trigger, attempt, since) = (invoke.trigger.clone(), invoke.attempt, entry.ts);
-                self.run = Some(OpenRun { id, trigger, attempt, since, until: None });
+                self.run = Some(OpenRunSummary { id, trigger, attempt, since, until: None });
             }
             Kind::RunCompleted(end) => {
-                self.end(entry, EndResult::Completed(end.result.clone()), end.reason.clone(), false);
+                self.finish_run(entry, EndResult::Completed(end.result.clone()), end.reason.clone(), false);
             }
             Kind::RunErrored(end) => {
-                self.end(
+                self.finish_run(
                     entry,
                     EndResult::Errored(end.code.clone()),
                     Some(end.message.clone()),
@@ -232,7 +232,7 @@ impl Summary {
                         run.until = change.until;
                     }
                 }
-                StateWord::Working => self.stop_waiting(),
+                StateWord::Working => self.clear_run_wait(),
                 StateWord::Abandoned => {
                     if let Some(last) = &mut self.last {
                         (last.abandoned, last.until) = (true, None);
@@ -240,7 +240,7 @@ impl Summary {
                 }
                 _ => {}
             },
-            Kind::ToolDispatch(call) if self.calls.len() < OPEN_KEPT => {
+            Kind::ToolDispatch(call) if self.calls.len() < MAX_OPEN_ITEMS => {
                 self.calls.insert(call.call_id.clone(), call.own);
             }
             Kind::ToolResult(result) => {
@@ -248,7 +248,7 @@ impl Summary {
                     self.calls.remove(call_id);
                 }
             }
-            Kind::Ask(ask) if self.asks.len() < OPEN_KEPT => {
+            Kind::Ask(ask) if self.asks.len() < MAX_OPEN_ITEMS => {
                 self.asks.insert(ask.id, ask.ask.as_str().to_owned());
             }
             Kind::Answer(answer) => drop(self.asks.remove(&answer.id)),
@@ -256,7 +256,7 @@ impl Summary {
         }
     }
 
-    fn begin(&mut self, start: &SessionStart, at: Millis) {
+    fn apply_session_start(&mut self, start: &SessionStart, at: Millis) {
         self.session = Some(start.session);
         self.name = Some(start.name.clone());
         (self.created, self.updated) = (at, at);
@@ -268,40 +268,41 @@ impl Summary {
         self.parent.clone_from(&start.parent);
         self.from.clone_from(&start.from);
         self.mandate.clone_from(&start.mandate);
-        self.job = work::of(start.mandate.as_ref(), 0, at);
+        self.job = job_fold::job_from_mandate(start.mandate.as_ref(), 0, at);
         let word = |pointer: &str| start.manifest.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         self.posture = word("/permissions/posture");
         self.sandbox = word("/sandbox/mode");
-        self.chosen(word("/model/ref").as_deref());
+        self.set_model_reference(word("/model/ref").as_deref());
     }
 
-    fn configure(&mut self, key: &str, value: &Value) {
+    fn apply_config(&mut self, key: &str, value: &Value) {
         let word = value.as_str();
         match key {
             "permissions.posture" => self.posture = word.map(str::to_owned),
             "sandbox.mode" => self.sandbox = word.map(str::to_owned),
-            "model.ref" => self.chosen(word),
+            "model.ref" => self.set_model_reference(word),
             _ => {}
         }
     }
 
-    /// `provider/model`, before anything was asked there.
-    fn chosen(&mut self, reference: Option<&str>) {
+    /// Sets provider and model before the first request.
+    fn set_model_reference(&mut self, reference: Option<&str>) {
         let Some((provider, model)) = reference.and_then(|reference| reference.split_once('/')) else {
             return;
         };
         (self.provider, self.model) = (Some(provider.to_owned()), Some(model.to_owned()));
     }
 
-    fn routed(&mut self, route: &Route) {
+    fn set_route(&mut self, route: &Route) {
         (self.provider, self.model) = (Some(route.provider.clone()), Some(route.model.clone()));
     }
 
-    fn heard(&mut self, entry: &Entry, role: &str) {
-        self.latest = Some(Latest { seq: entry.seq, run: entry.run, role: role.to_owned(), at: entry.ts });
+    fn set_latest_message(&mut self, entry: &Entry, role: &str) {
+        self.latest =
+            Some(LatestMessage { seq: entry.seq, run: entry.run, role: role.to_owned(), at: entry.ts });
     }
 
-    fn spend(&mut self, usage: &LlmUsage) {
+    fn add_usage(&mut self, usage: &LlmUsage) {
         let sum = &mut self.usage;
         sum.input = sum.input.saturating_add(usage.input);
         sum.output = sum.output.saturating_add(usage.output);
@@ -314,25 +315,25 @@ impl Summary {
         sum.calls = sum.calls.saturating_add(1);
     }
 
-    fn end(&mut self, entry: &Entry, result: EndResult, message: Option<String>, retryable: bool) {
+    fn finish_run(&mut self, entry: &Entry, result: EndResult, message: Option<String>, retryable: bool) {
         let Some(run) = self.run.take() else { return };
-        // Only an interrupted one goes on with what it was doing.
-        let goes_on = result == EndResult::Completed(RunResult::Interrupted);
-        let until = run.until.filter(|_| goes_on);
+        // Only an interrupted run continues with its open calls.
+        let is_resumable = result == EndResult::Completed(RunResult::Interrupted);
+        let until = run.until.filter(|_| is_resumable);
         self.asking_model = false;
-        self.calls.retain(|_, own| goes_on && *own);
+        self.calls.retain(|_, own| is_resumable && *own);
         self.last =
-            Some(Ended { id: run.id, result, message, retryable, at: entry.ts, abandoned: false, until });
+            Some(LastRun { id: run.id, result, message, retryable, at: entry.ts, abandoned: false, until });
     }
 
-    fn stop_waiting(&mut self) {
+    fn clear_run_wait(&mut self) {
         if let Some(run) = &mut self.run {
             run.until = None;
         }
     }
 
-    /// What the thread waits for, if it has nothing else to do: a run that is open, or one that was interrupted.
-    pub fn waits(&self) -> Option<Waits> {
+    /// Returns the wait of an open or interrupted run that does nothing else.
+    pub fn thread_wait(&self) -> Option<ThreadWait> {
         let until = match (&self.run, &self.last) {
             (Some(run), _) => run.until,
             (None, Some(last)) if last.is_interrupted() && !last.abandoned => last.until,
@@ -348,24 +349,24 @@ impl Summary {
         } else {
             until.map(|_| WaitingOn::Time)?
         };
-        Some(Waits { on, until })
+        Some(ThreadWait { on, until })
     }
 
-    /// Questions nobody has answered.
-    pub fn open_asks(&self) -> usize {
+    /// Returns the number of open asks.
+    pub fn open_ask_count(&self) -> usize {
         self.asks.len()
     }
 
-    /// What the last run came to, in a word of the log.
-    pub fn last_result(&self) -> Option<&str> {
+    /// Returns the result of the last run by its log name.
+    pub fn last_result_name(&self) -> Option<&str> {
         self.last.as_ref().map(|last| match &last.result {
             EndResult::Completed(result) => result.as_str(),
-            EndResult::Errored(code) => code_word(code),
+            EndResult::Errored(code) => error_code_name(code),
         })
     }
 }
 
-impl Ended {
+impl LastRun {
     pub fn is_interrupted(&self) -> bool {
         self.result == EndResult::Completed(RunResult::Interrupted)
     }
@@ -375,11 +376,11 @@ impl Ended {
     }
 }
 
-fn code_word(code: &ErrorCode) -> &str {
+fn error_code_name(code: &ErrorCode) -> &str {
     code.as_str()
 }
 
-/// Whether an entry is something that happened in the thread, rather than the process coming and going.
-fn is_life(kind: &Kind) -> bool {
+/// Returns whether an entry is activity of the thread and not of the process.
+fn is_thread_activity(kind: &Kind) -> bool {
     !matches!(kind, Kind::Opened(_) | Kind::Carry(_) | Kind::OutboxAck(_) | Kind::ReadTo(_) | Kind::Alert(_))
 }

@@ -1,9 +1,10 @@
-//! Tool: what a tool is.
+//! Tool: the contract of a tool.
 //!
-//! Here: the contract. Elsewhere: the built-in tools (`tools`), who may call them (`policy`), when they run (`pod`).
-//! The gate, the scheduler and the fence all work from the `Action`, never from a tool's name.
+//! Here: the `Tool` trait and its types. Elsewhere: the built-in tools (`tools`), permission to call them
+//! (`policy`), scheduling of calls (`pod`). Policy, scheduler and sandbox use only the `Action`, never the
+//! name of a tool.
 
-mod news;
+mod command_events;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,130 +13,137 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_record::{Action, CallId, Class, Own, Preview, Scope, ToolSpec};
+use minke_record::{Action, CallId, Class, InternalCall, Preview, Scope, ToolSpec};
 
-pub use news::{CommandEnd, CommandNews, News, Stream};
+pub use command_events::{CommandEnd, CommandEvent, CommandEventSink, OutputStream};
 
-/// The longest that a call may take, if its tool does not say otherwise.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+/// The time limit of a call, unless its tool sets another one.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where a call takes place.
+/// The working directory and scope of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct ToolContext {
     pub cwd: PathBuf,
     pub scope: Scope,
 }
 
-/// One call on its way: which, where, and whom to tell what a command says while it runs.
+/// One running call: its id, its context and the sink for the events of its commands.
 #[derive(Clone)]
-pub struct Call {
+pub struct ToolInvocation {
     pub id: CallId,
-    pub place: Arc<Place>,
-    pub news: News,
-    /// Variables for the command that it runs, over all others; their values are nobody's to show.
+    pub context: Arc<ToolContext>,
+    pub events: CommandEventSink,
+    /// Variables for the command of the call, which override all others. Their values are secret.
     pub env: Arc<BTreeMap<String, String>>,
 }
 
-impl Call {
-    /// One that brings no variables.
-    pub fn new(id: impl Into<CallId>, place: impl Into<Arc<Place>>, news: News) -> Call {
-        Call { id: id.into(), place: place.into(), news, env: Arc::default() }
+impl ToolInvocation {
+    /// Creates a call without extra variables.
+    pub fn new(
+        id: impl Into<CallId>,
+        place: impl Into<Arc<ToolContext>>,
+        events: CommandEventSink,
+    ) -> ToolInvocation {
+        ToolInvocation { id: id.into(), context: place.into(), events, env: Arc::default() }
     }
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// Always stays in the context; at most `limits::SUMMARY_BYTES`.
+    /// Always part of the context, at most `limits::SUMMARY_BYTES`.
     pub summary: String,
     pub content: Option<String>,
-    /// What the model is to see.
-    pub images: Vec<Image>,
-    /// A file of the pod's own `output` directory that holds all of what `content` shows a part of.
-    pub rest: Option<PathBuf>,
+    /// Images for the model.
+    pub images: Vec<ToolImage>,
+    /// A file in the pod's `output` directory with the complete output, if `content` is only a part of it.
+    pub full_output: Option<PathBuf>,
 }
 
-/// An image, as its bytes.
+/// An image with its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct ToolImage {
     pub media_type: String,
     pub bytes: Vec<u8>,
 }
 
-/// What a call would change, and what it would replace.
+/// The change that a call would make, and the file that it would replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Previewed {
+pub struct CallPreview {
     pub preview: Preview,
-    /// The file as it is now; absent if there is none.
-    pub before: Option<Before>,
-    /// The outermost directory that would be made for it.
-    pub missing: Option<PathBuf>,
+    /// The current file, if it exists.
+    pub before: Option<FileSnapshot>,
+    /// The outermost directory that the call would create.
+    pub missing_dir: Option<PathBuf>,
 }
 
-/// A file as it is before a call changes it, for undo.
+/// A file before a call changes it, for undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Before {
+pub struct FileSnapshot {
     pub mode: u32,
     pub content: Vec<u8>,
 }
 
-/// Why a call did not do what was asked.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolError {
-    /// The arguments do not say something that can be done; the text quotes the problem.
-    Invalid(String),
-    /// It was tried and could not be done: what, on what, why, what to do.
-    Failed(String),
-    /// It ran out of its own time and was stopped; `said` is what it had come to.
-    TimedOut { after: Duration, said: ToolOutput },
-    /// We were wrong about our own code.
+    /// The arguments are invalid; the text quotes the problem.
+    InvalidArguments(String),
+    /// The execution failed; the text names the action, its target, the reason and a remedy.
+    ExecutionFailed(String),
+    /// The call exceeded its time limit and was stopped; `output` is its partial output.
+    TimedOut { after: Duration, output: ToolOutput },
+    /// A bug in Minke.
     Internal(String),
 }
 
 impl ToolError {
     pub fn message(&self) -> &str {
         match self {
-            ToolError::Invalid(text) | ToolError::Failed(text) | ToolError::Internal(text) => text,
-            ToolError::TimedOut { said, .. } => &said.summary,
+            ToolError::InvalidArguments(text)
+            | ToolError::ExecutionFailed(text)
+            | ToolError::Internal(text) => text,
+            ToolError::TimedOut { output, .. } => &output.summary,
         }
     }
 }
 
-/// A call on its way. Dropping it stops waiting for it; what it started in a process dies with its group.
-pub type Running = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send>>;
+/// A running call. Dropping it stops waiting. Processes that it started end with their process group.
+pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send>>;
 
-/// Something a model may call.
+/// A tool that a model may call.
 pub trait Tool: Send + Sync {
-    /// Name, description and the schema of the arguments, as the model reads them.
+    /// Name, description and argument schema for the model.
     fn spec(&self) -> ToolSpec;
 
-    /// What may be done when a call was started and its result is not known.
+    /// Returns how to treat a call whose result is unknown after a crash.
     fn class(&self) -> Class;
 
-    /// What a call with these arguments (the model's JSON text) would touch. Pure: looks at nothing outside.
-    fn prepare(&self, arguments: &str, place: &Place) -> Result<Action, ToolError>;
+    /// Returns the action of a call with these arguments (JSON text of the model). Pure: has no access to
+    /// files or processes.
+    fn prepare(&self, arguments: &str, place: &ToolContext) -> Result<Action, ToolError>;
 
-    /// What the pod's own mind is to do, if the call is one of those that change only its log; then it never runs.
-    /// Pure, like `prepare`.
-    fn own(&self, _arguments: &str) -> Result<Option<Own>, ToolError> {
+    /// Returns the internal call for calls that change only the log of the pod. Such a call never runs. Pure,
+    /// like `prepare`.
+    fn internal_call(&self, _arguments: &str) -> Result<Option<InternalCall>, ToolError> {
         Ok(None)
     }
 
-    /// What the call would change, found by reading only and only inside the scope.
+    /// Returns the change that the call would make. Only reads, and only inside the scope.
     fn preview(
         &self,
         _arguments: &str,
         _action: &Action,
-        _place: &Place,
-    ) -> Result<Option<Previewed>, ToolError> {
+        _place: &ToolContext,
+    ) -> Result<Option<CallPreview>, ToolError> {
         Ok(None)
     }
 
-    /// How long a call with these arguments may take before it is stopped from outside.
-    fn deadline(&self, _arguments: &str) -> Duration {
-        DEADLINE
+    /// Returns the time limit of a call with these arguments.
+    fn timeout(&self, _arguments: &str) -> Duration {
+        DEFAULT_TIMEOUT
     }
 
-    /// Does it.
-    fn run(&self, arguments: &str, call: &Call) -> Running;
+    /// Runs the call.
+    fn execute(&self, arguments: &str, call: &ToolInvocation) -> ToolFuture;
 }

@@ -1,8 +1,10 @@
-//! Grep and Glob beside `rg` on a large tree. `cargo bench -p minke-tools --bench search` prints a table.
+//! Grep and Glob compared with `rg` on a large tree. `cargo bench -p minke-tools --bench search` prints a
+//! table.
 //!
-//! The tree is made in a temporary directory and read once before anything is measured, so both work from memory. Rounds
-//! take turns, and the middle one of each counts; on a busy machine the CPU time, which is the mean of all rounds, says more.
-//! `MINKE_BENCH_FILES`, `MINKE_BENCH_ROUNDS` and `MINKE_BENCH_ONLY` (a part of a name) change what is measured.
+//! The tree is created in a temporary directory and read once before the measurement, so both read from
+//! memory. Rounds alternate, and the table shows the median of each; on a busy machine the mean CPU time is
+//! more precise. `MINKE_BENCH_FILES`, `MINKE_BENCH_ROUNDS` and `MINKE_BENCH_ONLY` (a part of a name) change
+//! the measurement.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,66 +13,66 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use minke_files::{Files, FilesConfig};
+use minke_files::{FilesConfig, ScopedFiles};
 use minke_record::Scope;
-use minke_tool::{Call, News, Place, Tool};
+use minke_tool::{CommandEventSink, Tool, ToolContext, ToolInvocation};
 use serde_json::{Value, json};
 
-const FILES: usize = 60_000;
-const FILES_A_FOLDER: usize = 24;
+const FILE_COUNT: usize = 60_000;
+const FILES_PER_FOLDER: usize = 24;
 const ROUNDS: usize = 15;
-/// What the specification allows.
-const MOST: f64 = 1.2;
+/// The maximum ratio that the specification allows.
+const MAX_RATIO: f64 = 1.2;
 
 fn main() {
     let number = |name: &str, otherwise| {
         std::env::var(name).ok().and_then(|text| text.parse::<usize>().ok()).unwrap_or(otherwise)
     };
-    let (files, rounds) = (number("MINKE_BENCH_FILES", FILES), number("MINKE_BENCH_ROUNDS", ROUNDS));
-    let home = tempfile::tempdir().expect("a temporary directory can be made");
-    let root = home.path().canonicalize().expect("it was just made");
-    let bytes = grow(&root, files).expect("the tree fits on the disk");
+    let (files, rounds) = (number("MINKE_BENCH_FILES", FILE_COUNT), number("MINKE_BENCH_ROUNDS", ROUNDS));
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let root = home.path().canonicalize().expect("the directory exists");
+    let bytes = create_tree(&root, files).expect("the tree fits on the disk");
     let rg = Command::new("rg").arg("--version").stdout(Stdio::null()).status().is_ok();
-    let bench = Bench::new(&root, rounds, rg);
-    say(&format!(
-        "{files} files, {} MiB, {} threads, the middle of {rounds} rounds\n",
+    let bench = SearchBench::new(&root, rounds, rg);
+    print_line(&format!(
+        "{files} files, {} MiB, {} threads, the median of {rounds} rounds\n",
         bytes / 1024 / 1024,
         std::thread::available_parallelism().map_or(1, usize::from),
     ));
-    say(&format!(
+    print_line(&format!(
         "{:<40} {:>10} {:>10} {:>6} {:>10} {:>10} {:>6}",
         "", "ours", "rg", "ratio", "ours, CPU", "rg, CPU", "ratio"
     ));
     if !rg {
-        say("SKIPPED: there is no rg to compare with");
+        print_line("SKIPPED: there is no rg to compare with");
     }
     let mut worst: f64 = 0.0;
     let only = std::env::var("MINKE_BENCH_ONLY").unwrap_or_default();
-    for case in cases().into_iter().filter(|case| case.name.contains(&only)) {
-        worst = worst.max(bench.measure(&case));
+    for case in search_cases().into_iter().filter(|case| case.name.contains(&only)) {
+        worst = worst.max(bench.measure_case(&case));
     }
     if rg {
-        let word = if worst <= MOST { "within" } else { "NOT within" };
-        say(&format!("\nworst ratio {worst:.2}, {word} the {MOST} that are allowed"));
+        let word = if worst <= MAX_RATIO { "within" } else { "NOT within" };
+        print_line(&format!("\nworst ratio {worst:.2}, {word} the {MAX_RATIO} that are allowed"));
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the table is what a benchmark is for")]
-fn say(line: &str) {
+#[expect(clippy::print_stdout, reason = "a benchmark prints a table")]
+fn print_line(line: &str) {
     println!("{line}");
-    std::io::stdout().flush().expect("somebody reads the table");
+    std::io::stdout().flush().expect("standard output is open");
 }
 
-struct Case {
+struct SearchCase {
     name: &'static str,
     tool: &'static str,
     ours: Value,
     theirs: &'static [&'static str],
 }
 
-fn cases() -> Vec<Case> {
-    let grep = |name, ours, theirs| Case { name, tool: "Grep", ours, theirs };
-    let glob = |name, ours, theirs| Case { name, tool: "Glob", ours, theirs };
+fn search_cases() -> Vec<SearchCase> {
+    let grep = |name, ours, theirs| SearchCase { name, tool: "Grep", ours, theirs };
+    let glob = |name, ours, theirs| SearchCase { name, tool: "Glob", ours, theirs };
     vec![
         grep("Grep, nothing to find", json!({"pattern": "no_such_word"}), &["-l", "no_such_word", "./"]),
         grep("Grep, few files", json!({"pattern": "needle_word"}), &["-l", "needle_word", "./"]),
@@ -99,7 +101,7 @@ fn cases() -> Vec<Case> {
         ),
         grep("Grep, one type", json!({"pattern": "value", "type": "rust"}), &["-l", "-trust", "value", "./"]),
         glob("Glob, one kind", json!({"pattern": "**/*.rs"}), &["--files", "-g", "**/*.rs", "./"]),
-        // The newest first needs the age of every file, which `rg` looks at only when it sorts.
+        // Sorting by time needs the time of every file, which `rg` reads only when it sorts.
         glob(
             "Glob, everything, both by age",
             json!({"pattern": "**"}),
@@ -113,7 +115,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-struct Bench<'r> {
+struct SearchBench<'r> {
     root: &'r Path,
     rounds: usize,
     rg: bool,
@@ -121,61 +123,62 @@ struct Bench<'r> {
     runtime: tokio::runtime::Runtime,
 }
 
-impl Bench<'_> {
-    fn new(root: &Path, rounds: usize, rg: bool) -> Bench<'_> {
-        let scope = Scope::write(root.to_string_lossy());
-        // As many hidden places as a home directory has.
+impl SearchBench<'_> {
+    fn new(root: &Path, rounds: usize, rg: bool) -> SearchBench<'_> {
+        let scope = Scope::writable(root.to_string_lossy());
+        // As many masked paths as a home directory has.
         let masked = (0..24).map(|n| root.join(format!(".secret-{n}"))).collect();
-        let files = Files::new(FilesConfig { scope, masked, ..FilesConfig::default() })
-            .expect("the scope can be held");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
-        Bench { root, rounds, rg, tools: minke_tools::search_tools(&Arc::new(files)), runtime }
+        let files = ScopedFiles::new(FilesConfig { scope, masked, ..FilesConfig::default() })
+            .expect("the scope is valid");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        SearchBench { root, rounds, rg, tools: minke_tools::search_tools(&Arc::new(files)), runtime }
     }
 
-    fn measure(&self, case: &Case) -> f64 {
+    fn measure_case(&self, case: &SearchCase) -> f64 {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let (mut our_cpu, mut their_cpu) = (Duration::ZERO, Duration::ZERO);
         for round in 0..=self.rounds {
-            let before = own_cpu();
-            let took = self.ours(case);
-            let cpu = own_cpu().saturating_sub(before);
-            let before = child_cpu();
-            let took_theirs = if self.rg { self.theirs(case) } else { Duration::MAX };
-            // The first round of each only warms up.
+            let before = process_cpu_time();
+            let took = self.run_ours(case);
+            let cpu = process_cpu_time().saturating_sub(before);
+            let before = child_cpu_time();
+            let took_theirs = if self.rg { self.run_rg(case) } else { Duration::MAX };
+            // The first round is a warm-up.
             if round > 0 {
                 ours.push(took);
                 theirs.push(took_theirs);
                 our_cpu += cpu;
-                their_cpu += child_cpu().saturating_sub(before);
+                their_cpu += child_cpu_time().saturating_sub(before);
             }
         }
-        let (ours, theirs) = (middle(&mut ours), middle(&mut theirs));
-        let rounds = u32::try_from(self.rounds).expect("nobody waits for so many rounds");
+        let (ours, theirs) = (median(&mut ours), median(&mut theirs));
+        let rounds = u32::try_from(self.rounds).expect("the number of rounds is small");
         let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
         let ratio = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
         let (wall, cpu) = (ratio(ours, theirs), ratio(our_cpu, their_cpu));
         let (our_cpu, their_cpu) = (ms(our_cpu / rounds), ms(their_cpu / rounds));
         let (ours, theirs) = (ms(ours), if self.rg { ms(theirs) } else { "-".to_owned() });
         let name = case.name;
-        say(&format!(
+        print_line(&format!(
             "{name:<40} {ours:>10} {theirs:>10} {wall:>6.2} {our_cpu:>10} {their_cpu:>10} {cpu:>6.2}"
         ));
         wall
     }
 
-    fn ours(&self, case: &Case) -> Duration {
+    fn run_ours(&self, case: &SearchCase) -> Duration {
         let tool = self.tools.iter().find(|tool| tool.spec().name == case.tool).expect("it is a search tool");
-        let place = Place { cwd: self.root.to_owned(), scope: Scope::write(self.root.to_string_lossy()) };
-        let call = Call::new("bench", place, News::nobody());
+        let place =
+            ToolContext { cwd: self.root.to_owned(), scope: Scope::writable(self.root.to_string_lossy()) };
+        let call = ToolInvocation::new("bench", place, CommandEventSink::discard());
         let arguments = case.ours.to_string();
         let start = Instant::now();
-        let output = self.runtime.block_on(tool.run(&arguments, &call)).expect("the search works");
+        let output = self.runtime.block_on(tool.execute(&arguments, &call)).expect("the search succeeds");
         let took = start.elapsed();
         assert!(!output.summary.is_empty());
         took
     }
 
-    fn theirs(&self, case: &Case) -> Duration {
+    fn run_rg(&self, case: &SearchCase) -> Duration {
         let mut rg = Command::new("rg");
         rg.args(["--no-config", "--color=never"]).args(case.theirs).current_dir(self.root);
         rg.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -187,55 +190,56 @@ impl Bench<'_> {
     }
 }
 
-/// The CPU time of this process.
-fn own_cpu() -> Duration {
+/// Returns the CPU time of this process.
+fn process_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::try_from(time).expect("time does not run backwards")
+    Duration::try_from(time).expect("CPU time is not negative")
 }
 
-/// The CPU time of the children that have ended, in the kernel's ticks; zero where it is not told.
-fn child_cpu() -> Duration {
-    /// Ticks a second, the same on every Linux.
-    const TICKS: u64 = 100;
+/// Returns the CPU time of the children that have exited, in ticks of the kernel; zero where it is not
+/// available.
+fn child_cpu_time() -> Duration {
+    /// Ticks per second, the same on every Linux.
+    const TICKS_PER_SECOND: u64 = 100;
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program may hold anything, so the fields are counted from its end.
+    // The program name may contain any character, so count the fields after its end.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
     let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 1_000 / TICKS)
+    Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND)
 }
 
-fn middle(times: &mut [Duration]) -> Duration {
+fn median(times: &mut [Duration]) -> Duration {
     times.sort();
     times[times.len() / 2]
 }
 
-/// A repository with sources, ignore files and things that are ignored.
-fn grow(root: &Path, files: usize) -> std::io::Result<u64> {
+/// Creates a repository with sources, ignore files and ignored files.
+fn create_tree(root: &Path, files: usize) -> std::io::Result<u64> {
     fs::create_dir_all(root.join(".git/info"))?;
     fs::write(root.join(".gitignore"), "target/\n*.log\n/out\n")?;
     let mut bytes = 0;
     for n in 0..files {
-        let folder_number = n / FILES_A_FOLDER;
+        let folder_number = n / FILES_PER_FOLDER;
         let folder = root.join(format!(
             "part-{}/module-{}/unit-{folder_number}",
             folder_number % 7,
             folder_number % 41
         ));
-        if n.is_multiple_of(FILES_A_FOLDER) {
+        if n.is_multiple_of(FILES_PER_FOLDER) {
             fs::create_dir_all(&folder)?;
             if folder_number.is_multiple_of(20) {
                 fs::write(folder.join(".gitignore"), "*.tmp\n!keep.tmp\n")?;
             }
         }
         let ending = ["rs", "rs", "py", "md", "json", "rs", "log", "tmp"][n % 8];
-        let content = source(n);
+        let content = source_text(n);
         bytes += content.len() as u64;
         fs::write(folder.join(format!("file_{n}.{ending}")), content)?;
     }
     Ok(bytes)
 }
 
-fn source(n: usize) -> String {
+fn source_text(n: usize) -> String {
     let mut text = String::new();
     for line in 0..10 + (n * 7919) % 120 {
         match (n + line) % 6 {

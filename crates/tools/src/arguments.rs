@@ -1,66 +1,67 @@
-//! From a call's arguments to something that can be done, and back to a result that fits.
+//! Parses the arguments of a call, and builds results that fit into the context.
 
 use std::path::{Component, Path, PathBuf};
 
 use minke_record::limits::SUMMARY_BYTES;
-use minke_tool::{Running, ToolError, ToolOutput};
+use minke_tool::{ToolError, ToolFuture, ToolOutput};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
-/// The most of a reader's words about wrong arguments: they quote what is wrong, however long it is.
-const REASON_BYTES: usize = 240;
+/// The maximum length of serde's error text, which quotes wrong values of any length.
+const MAX_REASON_BYTES: usize = 240;
 
-/// Reads the model's JSON text. The error names an unknown, missing or wrong key.
-pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: &str) -> Result<T, ToolError> {
+/// Parses the model's JSON text. The error names an unknown, missing or wrong key.
+pub(crate) fn parse_arguments<T: DeserializeOwned>(tool: &str, arguments: &str) -> Result<T, ToolError> {
     let read = if arguments.trim_start().starts_with('{') {
         serde_json::from_str(arguments).map_err(|e| {
             if !e.is_data() {
-                return not_json(&e);
+                return json_error(&e);
             }
-            let key = wrong_key::<T>(arguments).map(|key| format!("`{}`: ", shorten(&key, SHOWN_BYTES)));
-            format!("{}{}", key.unwrap_or_default(), in_words(&e))
+            let key =
+                find_wrong_key::<T>(arguments).map(|key| format!("`{}`: ", keep_end(&key, MAX_ECHO_BYTES)));
+            format!("{}{}", key.unwrap_or_default(), describe_data_error(&e))
         })
     } else {
-        // A reader would also take a list of the values in their order; what a tool is given has names.
+        // serde would also accept a list of the values in order, but arguments must be an object.
         Err(match serde_json::from_str::<IgnoredAny>(arguments) {
             Ok(_) => format!("expected an object, {{\"key\": value}}, not {arguments}"),
-            Err(e) => not_json(&e),
+            Err(e) => json_error(&e),
         })
     };
     read.map_err(|why| {
-        ToolError::Invalid(format!("the arguments of {tool} cannot be used: {}", bounded(&why)))
+        ToolError::InvalidArguments(format!("the arguments of {tool} cannot be used: {}", limit_reason(&why)))
     })
 }
 
-fn not_json(error: &serde_json::Error) -> String {
+fn json_error(error: &serde_json::Error) -> String {
     format!("they are not JSON ({error})")
 }
 
-/// What a reader says of a wrong key, with words beside its own for kinds of values. Where it stands in a text that the
-/// model does not see as lines helps nobody.
-fn in_words(error: &serde_json::Error) -> String {
+/// Returns serde's text about a wrong value, with explanations of its type names. Removes the position in the
+/// text, which the model does not see as lines.
+fn describe_data_error(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let said = error.to_string();
-    let said = said.strip_suffix(&place).unwrap_or(&said);
+    let message = error.to_string();
+    let said = message.strip_suffix(&place).unwrap_or(&message);
     said.replace("expected a sequence", "expected a sequence (a list)")
         .replace("expected u64", "expected u64 (a whole number)")
 }
 
-fn bounded(reason: &str) -> String {
-    let shown = reason.get(..reason.floor_char_boundary(REASON_BYTES)).unwrap_or_default();
+fn limit_reason(reason: &str) -> String {
+    let shown = reason.get(..reason.floor_char_boundary(MAX_REASON_BYTES)).unwrap_or_default();
     let more = if shown.len() < reason.len() { "…" } else { "" };
     format!("{shown}{more}")
 }
 
-/// The key that a reader stumbles over, found by leaving out one after the other: without it the complaint is another.
-fn wrong_key<T: DeserializeOwned>(arguments: &str) -> Option<String> {
+/// Returns the key that serde rejects: without it the error is a different one.
+fn find_wrong_key<T: DeserializeOwned>(arguments: &str) -> Option<String> {
     let Ok(Value::Object(object)) = serde_json::from_str(arguments) else { return None };
     let complaint =
         |object: Map<String, Value>| serde_json::from_value::<T>(object.into()).err().map(|e| e.to_string());
     let first = complaint(object.clone())?;
     object
         .keys()
-        .take(KEYS_TRIED)
+        .take(MAX_TRIED_KEYS)
         .find(|key| {
             let mut without = object.clone();
             without.shift_remove(key.as_str());
@@ -68,29 +69,29 @@ fn wrong_key<T: DeserializeOwned>(arguments: &str) -> Option<String> {
         })
         .cloned()
 }
-/// No tool has more keys than this; a call with thousands of them is not tried thousands of times.
-const KEYS_TRIED: usize = 32;
+/// The maximum number of keys to try, so that a call with thousands of keys stays cheap. No tool has as many.
+const MAX_TRIED_KEYS: usize = 32;
 
-/// An absolute path from what the model wrote, which may start at the working directory. `..` is refused, not worked
-/// out: behind a symbolic link it means another place than it says.
-pub(crate) fn absolute(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
+/// Returns an absolute path from the model's path, which may be relative to the working directory. `..` is
+/// rejected and not resolved, because after a symbolic link it means another directory.
+pub(crate) fn absolute_path(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
     if raw.is_empty() || raw.contains('\0') {
-        return Err(ToolError::Invalid(format!("`{key}` is not a path: give the name of a file")));
+        return Err(ToolError::InvalidArguments(format!("`{key}` is not a path: give the name of a file")));
     }
     if raw == "~" || raw.starts_with("~/") {
-        return Err(ToolError::Invalid(format!(
-            "`{key}` is `{}`, and no shell reads it, so `~` is not the home directory here: write the whole path \
-             (something that is really called `~` is `./~`)",
-            shorten(raw, SHOWN_BYTES)
+        return Err(ToolError::InvalidArguments(format!(
+            "`{key}` is `{}`, and no shell expands it, so `~` is not the home directory here: write the whole path \
+             (a file named `~` is `./~`)",
+            keep_end(raw, MAX_ECHO_BYTES)
         )));
     }
     let mut path = PathBuf::new();
     for part in cwd.join(raw).components() {
         match part {
             Component::ParentDir => {
-                return Err(ToolError::Invalid(format!(
-                    "`{key}` is `{}`, which climbs with `..`: write the path without it",
-                    shorten(raw, SHOWN_BYTES)
+                return Err(ToolError::InvalidArguments(format!(
+                    "`{key}` is `{}`, which leaves the directory with `..`: write the path without it",
+                    keep_end(raw, MAX_ECHO_BYTES)
                 )));
             }
             Component::CurDir => {}
@@ -100,23 +101,23 @@ pub(crate) fn absolute(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, Tool
     Ok(path)
 }
 
-/// The same for a file that is to be written: what can only be a directory is refused.
-pub(crate) fn absolute_file(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
-    let path = absolute(key, raw, cwd)?;
+/// The same for a file to write: rejects paths that can only be directories.
+pub(crate) fn absolute_file_path(key: &str, raw: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
+    let path = absolute_path(key, raw, cwd)?;
     if path.file_name().is_some() && (raw.ends_with('/') || raw.ends_with("/.")) {
-        return Err(ToolError::Invalid(format!(
+        return Err(ToolError::InvalidArguments(format!(
             "`{key}` is `{}`, which names a directory: give the name of a file in it",
-            shorten(raw, SHOWN_BYTES)
+            keep_end(raw, MAX_ECHO_BYTES)
         )));
     }
     Ok(path)
 }
 
-/// The most of a path or argument that an error or summary repeats.
-pub(crate) const SHOWN_BYTES: usize = 120;
+/// The maximum length of a path or argument that an error or summary repeats.
+pub(crate) const MAX_ECHO_BYTES: usize = 120;
 
-/// A text that fits, cut on a character boundary with a mark where something was left out. Of a path the end counts.
-pub(crate) fn shorten(text: &str, bytes: usize) -> String {
+/// Shortens a text to its end, on a character boundary and with an ellipsis.
+pub(crate) fn keep_end(text: &str, bytes: usize) -> String {
     const MARK: &str = "…";
     if text.len() <= bytes {
         return text.to_owned();
@@ -128,17 +129,17 @@ pub(crate) fn shorten(text: &str, bytes: usize) -> String {
     format!("{MARK}{}", text.get(from..).unwrap_or_default())
 }
 
-/// A path for a line of words: bounded, and without characters that would break the line or a terminal.
-pub(crate) fn show(path: &Path) -> String {
+/// Returns a path for a single line: shortened, and without control characters.
+pub(crate) fn display_path(path: &Path) -> String {
     let mut text = String::new();
     for c in path.to_string_lossy().chars() {
         if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
     }
-    shorten(&text, SHOWN_BYTES)
+    keep_end(&text, MAX_ECHO_BYTES)
 }
 
-/// A result whose summary fits the context for good.
-pub(crate) fn output(summary: String, content: Option<String>) -> ToolOutput {
+/// Builds a result whose summary fits into the context permanently.
+pub(crate) fn tool_output(summary: String, content: Option<String>) -> ToolOutput {
     let mut summary = summary;
     let mut end = SUMMARY_BYTES.min(summary.len());
     while !summary.is_char_boundary(end) {
@@ -148,8 +149,10 @@ pub(crate) fn output(summary: String, content: Option<String>) -> ToolOutput {
     ToolOutput { summary, content, ..ToolOutput::default() }
 }
 
-/// Does file work off the loop. A panic in it ends the call, not the pod.
-pub(crate) fn off_the_loop(work: impl FnOnce() -> Result<ToolOutput, ToolError> + Send + 'static) -> Running {
+/// Runs blocking file work outside the event loop. A panic ends only the call.
+pub(crate) fn run_blocking(
+    work: impl FnOnce() -> Result<ToolOutput, ToolError> + Send + 'static,
+) -> ToolFuture {
     Box::pin(async move {
         match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
@@ -168,8 +171,8 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only how it is refused is looked at")]
-    struct Arguments {
+    #[expect(dead_code, reason = "the test only checks rejected arguments")]
+    struct SampleArguments {
         path: String,
         #[serde(default)]
         limit: Option<u64>,
@@ -199,9 +202,9 @@ mod tests {
             ),
             (r#"{"path":"a","x":1}"#, "`x`: unknown field `x`, expected one of `path`, `limit`, `edits`"),
         ] {
-            let refused = parse::<Arguments>("Read", arguments).unwrap_err();
-            let ToolError::Invalid(said) = &refused else { panic!("{refused:?}") };
-            assert_eq!(said, &format!("the arguments of Read cannot be used: {words}"));
+            let refused = parse_arguments::<SampleArguments>("Read", arguments).unwrap_err();
+            let ToolError::InvalidArguments(message) = &refused else { panic!("{refused:?}") };
+            assert_eq!(message, &format!("the arguments of Read cannot be used: {words}"));
         }
     }
 }

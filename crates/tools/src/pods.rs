@@ -1,50 +1,51 @@
-//! Calls about other pods: SpawnPod, SendToPod, ReadPodOutput, WaitPods, StopPod, ListPods, AnswerPod.
+//! Tools for other pods: SpawnPod, SendToPod, ReadPodOutput, WaitPods, StopPod, ListPods, AnswerPod.
 //!
-//! Here: what they are called with, checked for form in the order of the page (arguments, name, scope, profile). The mind
-//! knows the children and carries the calls out (`pod`), so `run` is never reached. Elsewhere: who holds what (`registry`),
-//! starting and reaching pods (`driver`). Every text has a bound (`every_bad_argument_is_told_in_words`).
+//! This module parses and checks their arguments in the documented order (arguments, name, scope, profile).
+//! The core (`pod`) knows the children and executes the calls, so `run` is never called. `registry` has the
+//! scopes, `driver` starts and contacts pods. Every text has a maximum length
+//! (`every_bad_argument_is_told_in_words`).
 
 use std::sync::Arc;
 
-use minke_manifest::profiles::{Choice, INHERIT, Offer};
+use minke_manifest::profiles::{INHERIT, ProfileCatalog, ProfileChoice};
 use minke_policy::is_canonical;
 use minke_record::{
-    Action, AskId, Budget, Class, Decision, Own, Permission, PodName, PodsCall, ScopeRule, SendMode,
-    SpawnPod, ToolSpec, WaitUntil,
+    Action, AskId, Budget, Class, Decision, InternalCall, Permission, PodName, PodToolCall, ScopeRule,
+    SendMode, SpawnPod, ToolSpec, WaitUntil,
 };
-use minke_tool::{Call, Place, Running, Tool, ToolError};
+use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::arguments::{parse, shorten};
-use crate::own::{bounded, invalid};
+use crate::arguments::{keep_end, parse_arguments};
+use crate::internal::{check_text, invalid_arguments};
 
-/// A task, or a message: what a person would write, with a file's worth of details.
-const TASK_BYTES: usize = 64 * 1024;
-const INSTRUCTION_BYTES: usize = 16 * 1024;
-/// More rules than this say that the work was not divided.
-const RULES: usize = 64;
-/// As many as a pod may have children by default.
-const NAMES: usize = 64;
-const READ_BYTES: u64 = 16 * 1024;
-const READ_BYTES_MOST: u64 = 128 * 1024;
-const WAIT_SECONDS: u64 = 600;
-const WAIT_SECONDS_MOST: u64 = 86_400;
-/// Before the profiles in the description of SpawnPod: what follows depends on the house, what is before does not.
-pub const PROFILES: &str = " Profiles: ";
-/// How much of a wrong word an error repeats.
-const SHOWN_BYTES: usize = 60;
+/// The maximum length of a task or message.
+const MAX_TASK_BYTES: usize = 64 * 1024;
+const MAX_INSTRUCTION_BYTES: usize = 16 * 1024;
+/// The maximum number of scope rules.
+const MAX_SCOPE_RULES: usize = 64;
+/// The maximum number of names; the default maximum of children.
+const MAX_NAMES: usize = 64;
+const DEFAULT_READ_BYTES: u64 = 16 * 1024;
+const MAX_READ_BYTES: u64 = 128 * 1024;
+const DEFAULT_WAIT_SECONDS: u64 = 600;
+const MAX_WAIT_SECONDS: u64 = 86_400;
+/// Precedes the profiles in the description of SpawnPod. The text after it depends on the installation.
+pub const PROFILES_LABEL: &str = " Profiles: ";
+/// The maximum length of a wrong value in an error.
+const MAX_ECHO_BYTES: usize = 60;
 
-/// The tools about other pods, sorted by name.
-pub fn pod_tools(profiles: &Arc<Offer>) -> Vec<Arc<dyn Tool>> {
-    use Which::{Answer, List, Read, Send, Spawn, Stop, Wait};
+/// Returns the tools for other pods, sorted by name.
+pub fn pod_tools(profiles: &Arc<ProfileCatalog>) -> Vec<Arc<dyn Tool>> {
+    use PodToolKind::{Answer, List, Read, Send, Spawn, Stop, Wait};
     let all = [Answer, List, Read, Send, Spawn, Stop, Wait];
-    let tool = |which| Arc::new(PodTool { which, profiles: Arc::clone(profiles) }) as Arc<dyn Tool>;
+    let tool = |kind| Arc::new(PodTool { kind, profiles: Arc::clone(profiles) }) as Arc<dyn Tool>;
     all.into_iter().map(tool).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum PodToolKind {
     Answer,
     List,
     Read,
@@ -55,18 +56,18 @@ enum Which {
 }
 
 struct PodTool {
-    which: Which,
-    /// What SpawnPod can be told to make a child from.
-    profiles: Arc<Offer>,
+    kind: PodToolKind,
+    /// The profiles that SpawnPod offers.
+    profiles: Arc<ProfileCatalog>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SpawnArguments {
+struct SpawnPodArguments {
     name: String,
     task: String,
     #[serde(default)]
-    scope: Vec<RuleArguments>,
+    scope: Vec<ScopeRuleArguments>,
     #[serde(default)]
     profile: Option<String>,
     #[serde(default)]
@@ -83,7 +84,7 @@ struct SpawnArguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RuleArguments {
+struct ScopeRuleArguments {
     target: String,
     permission: String,
     #[serde(default = "yes")]
@@ -96,7 +97,7 @@ fn yes() -> bool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SendArguments {
+struct SendToPodArguments {
     name: String,
     message: String,
     #[serde(default)]
@@ -105,7 +106,7 @@ struct SendArguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReadArguments {
+struct ReadPodArguments {
     name: String,
     #[serde(default)]
     since: Option<u64>,
@@ -117,7 +118,7 @@ struct ReadArguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WaitArguments {
+struct WaitPodsArguments {
     names: Vec<String>,
     until: WaitUntil,
     #[serde(default)]
@@ -126,15 +127,15 @@ struct WaitArguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StopArguments {
+struct StopPodArguments {
     name: String,
     #[serde(default)]
-    mode: StopMode,
+    mode: StopPodMode,
 }
 
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum StopMode {
+enum StopPodMode {
     #[default]
     Now,
     AfterRun,
@@ -142,14 +143,14 @@ enum StopMode {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListArguments {
+struct ListPodsArguments {
     #[serde(default)]
-    scope: ListScope,
+    scope: ListPodsScope,
 }
 
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum ListScope {
+enum ListPodsScope {
     #[default]
     Children,
     Tree,
@@ -157,86 +158,88 @@ enum ListScope {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AnswerArguments {
+struct AnswerPodArguments {
     name: String,
     ask: AskId,
     decision: Decision,
 }
 
 impl PodTool {
-    fn name(&self) -> &'static str {
-        match self.which {
-            Which::Answer => "AnswerPod",
-            Which::List => "ListPods",
-            Which::Read => "ReadPodOutput",
-            Which::Send => "SendToPod",
-            Which::Spawn => "SpawnPod",
-            Which::Stop => "StopPod",
-            Which::Wait => "WaitPods",
+    fn tool_name(&self) -> &'static str {
+        match self.kind {
+            PodToolKind::Answer => "AnswerPod",
+            PodToolKind::List => "ListPods",
+            PodToolKind::Read => "ReadPodOutput",
+            PodToolKind::Send => "SendToPod",
+            PodToolKind::Spawn => "SpawnPod",
+            PodToolKind::Stop => "StopPod",
+            PodToolKind::Wait => "WaitPods",
         }
     }
 
-    fn description(&self) -> String {
-        match self.which {
-            Which::Answer => "Answers a question of a pod below you, if you may.".to_owned(),
-            Which::List => {
-                "Lists the pods that you have spawned: state, scope, budget, last event. A stopped one stays listed."
+    fn tool_description(&self) -> String {
+        match self.kind {
+            PodToolKind::Answer => "Answers an approval request of a pod below you, if you are permitted to.".to_owned(),
+            PodToolKind::List => {
+                "Lists the pods that you have spawned: state, scope, budget, last event. A stopped pod stays in the list."
                     .to_owned()
             }
-            Which::Read => {
-                "Gives what a pod has said since you last read it, and its state. Works on a stopped pod."
+            PodToolKind::Read => {
+                "Returns the output of a pod since your last read, and its state. Works on a stopped pod."
                     .to_owned()
             }
-            Which::Send => {
-                "Gives a pod below you another input and does not wait for its answer; a stopped one is started again."
+            PodToolKind::Send => {
+                "Sends another input to a pod below you and does not wait for its answer; a stopped pod is started again."
                     .to_owned()
             }
-            Which::Spawn => {
+            PodToolKind::Spawn => {
                 format!(
-                    "Starts another agent on a part of the work, in its own process. It sees only `task`: say all that \
-                     it needs. It gets what `scope` lists and nothing else; what you let it write you cannot write \
-                     until it has stopped. isolation `clone` gives it its own clone and branch instead. When its run \
-                     ends you are told; WaitPods waits for it.{PROFILES}{}.",
-                    self.profiles.listing()
+                    "Starts another agent on a part of the work, in its own process. It sees only `task`: include everything \
+                     it needs. It can access only what `scope` lists; you cannot write where it may write until it has \
+                     stopped. isolation `clone` gives it its own clone and branch instead. You get a message when its run \
+                     ends; WaitPods waits for it.{PROFILES_LABEL}{}.",
+                    self.profiles.describe()
                 )
             }
-            Which::Stop => {
-                "Stops a pod below you and takes back what it was lent. Its conversation stays.".to_owned()
+            PodToolKind::Stop => {
+                "Stops a pod below you and takes back the scope that you lent to it. Its conversation stays.".to_owned()
             }
-            Which::Wait => "Waits without cost until one (any) or all of these pods have ended their run, or one asks \
-                            something (ask). What has happened already counts."
+            PodToolKind::Wait => "Waits without cost until one (any) or all of these pods have ended their run, or one needs an \
+                            approval (ask). Earlier events count."
                 .to_owned(),
         }
     }
 
-    fn schema(&self) -> Value {
+    fn tool_schema(&self) -> Value {
         let name = json!({ "type": "string", "description": "The name you gave it." });
         let text = json!({ "type": "string" });
-        let (properties, required): (Value, &[&str]) = match self.which {
-            Which::Answer => {
+        let (properties, required): (Value, &[&str]) = match self.kind {
+            PodToolKind::Answer => {
                 let decisions: Vec<&str> = Decision::KNOWN.iter().map(Decision::as_str).collect();
                 let decision = json!({ "type": "string", "enum": decisions });
                 (json!({ "name": name, "ask": text, "decision": decision }), &["name", "ask", "decision"])
             }
-            Which::List => (json!({ "scope": { "type": "string", "enum": ["children", "tree"] } }), &[]),
-            Which::Read => {
+            PodToolKind::List => {
+                (json!({ "scope": { "type": "string", "enum": ["children", "tree"] } }), &[])
+            }
+            PodToolKind::Read => {
                 let number = json!({ "type": "integer", "minimum": 0 });
-                let detail = json!({ "type": "boolean", "description": "With tool calls, in short." });
+                let detail = json!({ "type": "boolean", "description": "Include tool calls, shortened." });
                 (json!({ "name": name, "since": number, "max_bytes": number, "detail": detail }), &["name"])
             }
-            Which::Send => {
+            PodToolKind::Send => {
                 let mode = json!({ "type": "string", "enum": ["queue", "steer", "interrupt", "reject"] });
                 (json!({ "name": name, "message": text, "mode": mode }), &["name", "message"])
             }
-            Which::Spawn => (spawn_schema(), &["name", "task", "scope"]),
-            Which::Stop => {
+            PodToolKind::Spawn => (spawn_schema(), &["name", "task", "scope"]),
+            PodToolKind::Stop => {
                 let mode = json!({ "type": "string", "enum": ["now", "after_run"] });
                 (json!({ "name": name, "mode": mode }), &["name"])
             }
-            Which::Wait => {
+            PodToolKind::Wait => {
                 let names = json!({ "type": "array", "items": { "type": "string" } });
                 let until = json!({ "type": "string", "enum": ["any", "all", "ask"] });
-                let seconds = json!({ "type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MOST });
+                let seconds = json!({ "type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS });
                 (json!({ "names": names, "until": until, "timeout_s": seconds }), &["names", "until"])
             }
         };
@@ -248,50 +251,57 @@ impl PodTool {
         })
     }
 
-    fn read(&self, arguments: &str) -> Result<PodsCall, ToolError> {
-        let tool = self.name();
-        match self.which {
-            Which::Spawn => {
-                parse(tool, arguments).and_then(|said| spawn(said, &self.profiles)).map(PodsCall::Spawn)
+    fn parse_call(&self, arguments: &str) -> Result<PodToolCall, ToolError> {
+        let tool = self.tool_name();
+        match self.kind {
+            PodToolKind::Spawn => parse_arguments(tool, arguments)
+                .and_then(|requested| check_spawn(requested, &self.profiles))
+                .map(PodToolCall::Spawn),
+            PodToolKind::Send => {
+                let SendToPodArguments { name, message, mode } = parse_arguments(tool, arguments)?;
+                check_text("message", &message, MAX_TASK_BYTES)?;
+                Ok(PodToolCall::Send { name: parse_pod_name(&name)?, message, mode })
             }
-            Which::Send => {
-                let SendArguments { name, message, mode } = parse(tool, arguments)?;
-                bounded("message", &message, TASK_BYTES)?;
-                Ok(PodsCall::Send { name: pod_name(&name)?, message, mode })
+            PodToolKind::Read => {
+                let ReadPodArguments { name, since, max_bytes, detail } = parse_arguments(tool, arguments)?;
+                let max_bytes = max_bytes.unwrap_or(DEFAULT_READ_BYTES).clamp(1, MAX_READ_BYTES);
+                Ok(PodToolCall::Read { name: parse_pod_name(&name)?, since, max_bytes, detail })
             }
-            Which::Read => {
-                let ReadArguments { name, since, max_bytes, detail } = parse(tool, arguments)?;
-                let max_bytes = max_bytes.unwrap_or(READ_BYTES).clamp(1, READ_BYTES_MOST);
-                Ok(PodsCall::Read { name: pod_name(&name)?, since, max_bytes, detail })
-            }
-            Which::Wait => {
-                let WaitArguments { names, until, timeout_s } = parse(tool, arguments)?;
-                if names.is_empty() || names.len() > NAMES {
+            PodToolKind::Wait => {
+                let WaitPodsArguments { names, until, timeout_s } = parse_arguments(tool, arguments)?;
+                if names.is_empty() || names.len() > MAX_NAMES {
                     let count = names.len();
-                    return Err(invalid(format!("`names` has {count} names: give 1 to {NAMES}")));
+                    return Err(invalid_arguments(format!(
+                        "`names` has {count} names: give 1 to {MAX_NAMES}"
+                    )));
                 }
-                let names = names.iter().map(|name| pod_name(name)).collect::<Result<_, _>>()?;
-                let timeout_s = timeout_s.unwrap_or(WAIT_SECONDS).min(WAIT_SECONDS_MOST);
-                Ok(PodsCall::Wait { names, until, timeout_s })
+                let names = names.iter().map(|name| parse_pod_name(name)).collect::<Result<_, _>>()?;
+                let timeout_s = timeout_s.unwrap_or(DEFAULT_WAIT_SECONDS).min(MAX_WAIT_SECONDS);
+                Ok(PodToolCall::Wait { names, until, timeout_s })
             }
-            Which::Stop => {
-                let StopArguments { name, mode } = parse(tool, arguments)?;
-                Ok(PodsCall::Stop { name: pod_name(&name)?, after_run: mode == StopMode::AfterRun })
+            PodToolKind::Stop => {
+                let StopPodArguments { name, mode } = parse_arguments(tool, arguments)?;
+                Ok(PodToolCall::Stop {
+                    name: parse_pod_name(&name)?,
+                    after_run: mode == StopPodMode::AfterRun,
+                })
             }
-            // Some models send no text at all when there is nothing to say.
-            Which::List if arguments.trim().is_empty() => Ok(PodsCall::List { tree: false }),
-            Which::List => {
-                let ListArguments { scope } = parse(tool, arguments)?;
-                Ok(PodsCall::List { tree: scope == ListScope::Tree })
+            // Some models send an empty text instead of an empty object.
+            PodToolKind::List if arguments.trim().is_empty() => Ok(PodToolCall::List { tree: false }),
+            PodToolKind::List => {
+                let ListPodsArguments { scope } = parse_arguments(tool, arguments)?;
+                Ok(PodToolCall::List { tree: scope == ListPodsScope::Tree })
             }
-            Which::Answer => {
-                let AnswerArguments { name, ask, decision } = parse(tool, arguments)?;
+            PodToolKind::Answer => {
+                let AnswerPodArguments { name, ask, decision } = parse_arguments(tool, arguments)?;
                 if let Decision::Other(word) = &decision {
                     let words: Vec<&str> = Decision::KNOWN.iter().map(Decision::as_str).collect();
-                    let (word, words) = (shorten(word, SHOWN_BYTES), words.join(", "));
-                    return Err(invalid(format!("`decision` is `{word}`: it is one of {words}")));
+                    let (word, words) = (keep_end(word, MAX_ECHO_BYTES), words.join(", "));
+                    return Err(invalid_arguments(format!(
+                        "`decision` is `{word}`, but must be one of {words}"
+                    )));
                 }
-                Ok(PodsCall::Answer { name: pod_name(&name)?, ask, decision })
+                Ok(PodToolCall::Answer { name: parse_pod_name(&name)?, ask, decision })
             }
         }
     }
@@ -299,40 +309,44 @@ impl PodTool {
 
 impl Tool for PodTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec { name: self.name().into(), description: self.description(), schema: self.schema() }
-    }
-
-    fn class(&self) -> Class {
-        match self.which {
-            Which::Read | Which::Wait | Which::List => Class::Pure,
-            Which::Answer | Which::Send | Which::Spawn | Which::Stop => Class::Once,
+        ToolSpec {
+            name: self.tool_name().into(),
+            description: self.tool_description(),
+            schema: self.tool_schema(),
         }
     }
 
-    fn prepare(&self, arguments: &str, _place: &Place) -> Result<Action, ToolError> {
+    fn class(&self) -> Class {
+        match self.kind {
+            PodToolKind::Read | PodToolKind::Wait | PodToolKind::List => Class::Pure,
+            PodToolKind::Answer | PodToolKind::Send | PodToolKind::Spawn | PodToolKind::Stop => Class::Once,
+        }
+    }
+
+    fn prepare(&self, arguments: &str, _place: &ToolContext) -> Result<Action, ToolError> {
         let about = |name: PodName| Some(name.to_string());
-        Ok(match self.read(arguments)? {
-            PodsCall::Spawn(SpawnPod { name, .. })
-            | PodsCall::Send { name, .. }
-            | PodsCall::Stop { name, .. }
-            | PodsCall::Answer { name, .. } => {
+        Ok(match self.parse_call(arguments)? {
+            PodToolCall::Spawn(SpawnPod { name, .. })
+            | PodToolCall::Send { name, .. }
+            | PodToolCall::Stop { name, .. }
+            | PodToolCall::Answer { name, .. } => {
                 Action { pod: about(name), side_effects: true, ..Action::default() }
             }
-            PodsCall::Read { name, .. } => Action { pod: about(name), ..Action::default() },
-            PodsCall::Wait { .. } | PodsCall::List { .. } => Action::default(),
+            PodToolCall::Read { name, .. } => Action { pod: about(name), ..Action::default() },
+            PodToolCall::Wait { .. } | PodToolCall::List { .. } => Action::default(),
         })
     }
 
-    fn own(&self, arguments: &str) -> Result<Option<Own>, ToolError> {
-        self.read(arguments).map(|call| Some(Own::Pods(Box::new(call))))
+    fn internal_call(&self, arguments: &str) -> Result<Option<InternalCall>, ToolError> {
+        self.parse_call(arguments).map(|call| Some(InternalCall::Pods(Box::new(call))))
     }
 
-    fn run(&self, _arguments: &str, _call: &Call) -> Running {
-        let what = format!(
-            "{} was run like a tool with hands, but the pod itself carries it out: this is a defect of Minke",
-            self.name()
+    fn execute(&self, _arguments: &str, _call: &ToolInvocation) -> ToolFuture {
+        let message = format!(
+            "{} was run like an ordinary tool, but the pod executes it itself: this is a bug in Minke",
+            self.tool_name()
         );
-        Box::pin(std::future::ready(Err(ToolError::Internal(what))))
+        Box::pin(std::future::ready(Err(ToolError::Internal(message))))
     }
 }
 
@@ -362,7 +376,7 @@ fn spawn_schema() -> Value {
         "task": text,
         "scope": { "type": "array", "items": rule },
         "profile": text,
-        "instruction": { "type": "string", "description": "Instead of the profile's instruction." },
+        "instruction": { "type": "string", "description": "Replaces the profile's instruction." },
         "cwd": text,
         "budget": budget,
         "isolation": { "type": "string", "enum": ["shared", "clone"] },
@@ -370,93 +384,102 @@ fn spawn_schema() -> Value {
     })
 }
 
-/// The checks that need nobody else, in the order of the page.
-fn spawn(said: SpawnArguments, profiles: &Offer) -> Result<SpawnPod, ToolError> {
-    let name = pod_name(&said.name)?;
-    bounded("task", &said.task, TASK_BYTES)?;
-    let clone = match said.isolation.as_deref() {
+/// Checks the arguments of SpawnPod, as far as possible without other pods, in the documented order.
+fn check_spawn(requested: SpawnPodArguments, profiles: &ProfileCatalog) -> Result<SpawnPod, ToolError> {
+    let name = parse_pod_name(&requested.name)?;
+    check_text("task", &requested.task, MAX_TASK_BYTES)?;
+    let clone = match requested.isolation.as_deref() {
         None | Some("shared") => false,
         Some("clone" | "worktree") => true,
         Some(other) => {
-            let other = shorten(other, SHOWN_BYTES);
-            return Err(invalid(format!("`isolation` is `{other}`: it is `shared` or `clone`")));
+            let other = keep_end(other, MAX_ECHO_BYTES);
+            return Err(invalid_arguments(format!(
+                "`isolation` is `{other}`, but must be `shared` or `clone`"
+            )));
         }
     };
-    let scope = rules(&said.scope, clone)?;
-    // Absent stays absent: the default is a name, too, and is looked up when the child is made.
-    let profile = said.profile.as_deref().map(str::trim).filter(|said| !said.is_empty());
-    let chosen = profiles.choose(profile).map_err(|e| invalid(e.to_string()))?;
+    let scope = check_scope(&requested.scope, clone)?;
+    // An absent profile stays absent: the default is looked up when the child is created.
+    let profile = requested.profile.as_deref().map(str::trim).filter(|said| !said.is_empty());
+    let chosen = profiles.select(profile).map_err(|e| invalid_arguments(e.to_string()))?;
     let profile = profile.map(|_| match chosen {
-        Choice::Inherit => INHERIT.to_owned(),
-        Choice::Profile(name) => name.to_string(),
+        ProfileChoice::Inherit => INHERIT.to_owned(),
+        ProfileChoice::Profile(name) => name.to_string(),
     });
-    if let Some(instruction) = &said.instruction {
-        bounded("instruction", instruction, INSTRUCTION_BYTES)?;
+    if let Some(instruction) = &requested.instruction {
+        check_text("instruction", instruction, MAX_INSTRUCTION_BYTES)?;
     }
-    if let Some(cwd) = said.cwd.as_deref().filter(|cwd| !is_canonical(cwd)) {
-        let cwd = shorten(cwd, SHOWN_BYTES);
-        return Err(invalid(format!("`cwd` is `{cwd}`: give an absolute path without `.` and `..`")));
+    if let Some(cwd) = requested.cwd.as_deref().filter(|cwd| !is_canonical(cwd)) {
+        let cwd = keep_end(cwd, MAX_ECHO_BYTES);
+        return Err(invalid_arguments(format!(
+            "`cwd` is `{cwd}`: give an absolute path without `.` and `..`"
+        )));
     }
-    if let Some(usd) = said.budget.and_then(|budget| budget.usd).filter(|usd| !(0.0..=1e9).contains(usd)) {
-        return Err(invalid(format!("`budget.usd` is {usd}: give an amount of dollars")));
+    if let Some(usd) = requested.budget.and_then(|budget| budget.usd).filter(|usd| !(0.0..=1e9).contains(usd))
+    {
+        return Err(invalid_arguments(format!("`budget.usd` is {usd}: give an amount of dollars")));
     }
     Ok(SpawnPod {
         name,
-        task: said.task,
+        task: requested.task,
         scope,
         profile,
-        instruction: said.instruction,
-        cwd: said.cwd,
-        budget: said.budget.filter(|budget| !budget.is_empty()),
+        instruction: requested.instruction,
+        cwd: requested.cwd,
+        budget: requested.budget.filter(|budget| !budget.is_empty()),
         clone,
-        wait: said.wait,
+        wait: requested.wait,
     })
 }
 
-fn rules(said: &[RuleArguments], clone: bool) -> Result<Vec<ScopeRule>, ToolError> {
+fn check_scope(said: &[ScopeRuleArguments], clone: bool) -> Result<Vec<ScopeRule>, ToolError> {
     if said.is_empty() && !clone {
-        return Err(invalid(
-            "`scope` is empty: list what the pod may read and write, e.g. \
+        return Err(invalid_arguments(
+            "`scope` is empty: list the paths that the pod may read and write, e.g. \
              [{\"target\": \"/the/directory\", \"permission\": \"write\"}]"
                 .to_owned(),
         ));
     }
-    if said.len() > RULES {
+    if said.len() > MAX_SCOPE_RULES {
         let count = said.len();
-        return Err(invalid(format!("`scope` has {count} rules, at most {RULES} fit: name directories")));
+        return Err(invalid_arguments(format!(
+            "`scope` has {count} rules, at most {MAX_SCOPE_RULES} are allowed: name directories"
+        )));
     }
-    said.iter().enumerate().map(|(at, rule)| one_rule(at, rule, clone)).collect()
+    said.iter().enumerate().map(|(at, rule)| check_scope_rule(at, rule, clone)).collect()
 }
 
-fn one_rule(at: usize, rule: &RuleArguments, clone: bool) -> Result<ScopeRule, ToolError> {
-    let target = shorten(&rule.target, SHOWN_BYTES);
+fn check_scope_rule(at: usize, rule: &ScopeRuleArguments, clone: bool) -> Result<ScopeRule, ToolError> {
+    let target = keep_end(&rule.target, MAX_ECHO_BYTES);
     if !rule.target.starts_with('/') {
-        return Err(invalid(format!(
+        return Err(invalid_arguments(format!(
             "`scope[{at}].target` is `{target}`, which is relative: give the absolute path"
         )));
     }
     if !is_canonical(&rule.target) {
-        return Err(invalid(format!(
+        return Err(invalid_arguments(format!(
             "`scope[{at}].target` is `{target}`: give the path without `.`, `..`, `//` and a `/` at its end"
         )));
     }
     let permission = match rule.permission.as_str() {
         "read" => Permission::Read,
         "write" if clone => {
-            return Err(invalid(format!(
-                "`scope[{at}]` is a write rule for `{target}`: a pod in its own clone writes there alone; leave write \
-                 rules out, or use isolation `shared`"
+            return Err(invalid_arguments(format!(
+                "`scope[{at}]` is a write rule for `{target}`, but a pod in its own clone writes only there; remove write \
+                 rules, or use isolation `shared`"
             )));
         }
         "write" => Permission::Write,
         other => {
-            let other = shorten(other, SHOWN_BYTES);
-            return Err(invalid(format!("`scope[{at}].permission` is `{other}`: it is `read` or `write`")));
+            let other = keep_end(other, MAX_ECHO_BYTES);
+            return Err(invalid_arguments(format!(
+                "`scope[{at}].permission` is `{other}`, but must be `read` or `write`"
+            )));
         }
     };
     Ok(ScopeRule { target: rule.target.clone(), permission, recursive: rule.recursive })
 }
 
-fn pod_name(said: &str) -> Result<PodName, ToolError> {
-    said.parse().map_err(|e| invalid(format!("`name`: {e}")))
+fn parse_pod_name(requested: &str) -> Result<PodName, ToolError> {
+    requested.parse().map_err(|e| invalid_arguments(format!("`name`: {e}")))
 }

@@ -1,26 +1,26 @@
-//! The pod's own calls, through the front door: what the mind is asked to do, and every way to ask wrongly.
+//! Internal tools: the calls that the core gets, and invalid arguments.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use minke_record::{Action, Class, Own, Scope, TaskStatus};
-use minke_tool::{Call, News, Place, Tool, ToolError};
+use minke_record::{Action, Class, InternalCall, Scope, TaskStatus};
+use minke_tool::{CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation};
 use serde_json::json;
 
 const DESCRIPTION_BYTES: usize = 500;
 
-fn tool(name: &str) -> Arc<dyn Tool> {
-    minke_tools::own_tools().into_iter().find(|tool| tool.spec().name == name).expect("there is one")
+fn find_tool(name: &str) -> Arc<dyn Tool> {
+    minke_tools::internal_tools().into_iter().find(|tool| tool.spec().name == name).expect("the tool exists")
 }
 
-fn place() -> Place {
-    Place { cwd: Path::new("/w").to_owned(), scope: Scope::write("/w") }
+fn test_place() -> ToolContext {
+    ToolContext { cwd: Path::new("/w").to_owned(), scope: Scope::writable("/w") }
 }
 
-fn own(name: &str, arguments: &str) -> Result<Own, ToolError> {
-    let tool = tool(name);
-    let own = tool.own(arguments).map(|own| own.expect("the mind carries it out"));
-    let prepared = tool.prepare(arguments, &place());
+fn parse_call(name: &str, arguments: &str) -> Result<InternalCall, ToolError> {
+    let tool = find_tool(name);
+    let own = tool.internal_call(arguments).map(|own| own.expect("the core executes it"));
+    let prepared = tool.prepare(arguments, &test_place());
     match &own {
         Ok(_) => assert_eq!(prepared, Ok(Action::default()), "{name}"),
         Err(e) => assert_eq!(prepared.as_ref(), Err(e), "{name}"),
@@ -31,43 +31,50 @@ fn own(name: &str, arguments: &str) -> Result<Own, ToolError> {
 #[test]
 fn the_mind_is_asked_for_what_the_model_said() {
     assert_eq!(
-        own("TaskCreate", r#"{"subject":"find it","description":"the bug"}"#),
-        Ok(Own::TaskCreate { subject: "find it".into(), description: Some("the bug".into()) })
+        parse_call("TaskCreate", r#"{"subject":"find it","description":"the bug"}"#),
+        Ok(InternalCall::TaskCreate { subject: "find it".into(), description: Some("the bug".into()) })
     );
     assert_eq!(
-        own("TaskCreate", r#"{"subject":"find it","description":null}"#),
-        Ok(Own::TaskCreate { subject: "find it".into(), description: None })
+        parse_call("TaskCreate", r#"{"subject":"find it","description":null}"#),
+        Ok(InternalCall::TaskCreate { subject: "find it".into(), description: None })
     );
-    let update = |arguments: &str| own("TaskUpdate", arguments);
+    let update = |arguments: &str| parse_call("TaskUpdate", arguments);
     for status in TaskStatus::KNOWN {
         let arguments = json!({ "id": 3, "status": status }).to_string();
-        let wanted =
-            Own::TaskUpdate { id: 3, subject: None, description: None, status: Some(status.clone()) };
+        let wanted = InternalCall::TaskUpdate {
+            id: 3,
+            subject: None,
+            description: None,
+            status: Some(status.clone()),
+        };
         assert_eq!(update(&arguments), Ok(wanted));
     }
     assert_eq!(
         update(r#"{"id":3,"subject":"x","description":""}"#),
-        Ok(Own::TaskUpdate {
+        Ok(InternalCall::TaskUpdate {
             id: 3,
             subject: Some("x".into()),
             description: Some(String::new()),
             status: None
         })
     );
-    assert_eq!(own("TaskList", "{}"), Ok(Own::TaskList));
-    assert_eq!(own("TaskList", ""), Ok(Own::TaskList));
-    assert_eq!(own("TaskGet", r#"{"id":18446744073709551615}"#), Ok(Own::TaskGet { id: u64::MAX }));
+    assert_eq!(parse_call("TaskList", "{}"), Ok(InternalCall::TaskList));
+    assert_eq!(parse_call("TaskList", ""), Ok(InternalCall::TaskList));
     assert_eq!(
-        own("AskUser", r#"{"question":"which?","options":["a","b"]}"#),
-        Ok(Own::AskUser { question: "which?".into(), options: vec!["a".into(), "b".into()] })
+        parse_call("TaskGet", r#"{"id":18446744073709551615}"#),
+        Ok(InternalCall::TaskGet { id: u64::MAX })
     );
     assert_eq!(
-        own("AskUser", r#"{"question":"why?"}"#),
-        Ok(Own::AskUser { question: "why?".into(), options: Vec::new() })
+        parse_call("AskUser", r#"{"question":"which?","options":["a","b"]}"#),
+        Ok(InternalCall::AskUser { question: "which?".into(), options: vec!["a".into(), "b".into()] })
+    );
+    assert_eq!(
+        parse_call("AskUser", r#"{"question":"why?"}"#),
+        Ok(InternalCall::AskUser { question: "why?".into(), options: Vec::new() })
     );
 }
 
-/// Texts that just fit, and the same with one byte more.
+/// Texts of the maximum length, and one byte longer.
 #[test]
 fn bounds_are_counted_in_bytes() {
     let cases = [
@@ -84,16 +91,18 @@ fn bounds_are_counted_in_bytes() {
                 if name == "TaskUpdate" {
                     arguments["id"] = 1.into();
                 }
-                own(name, &arguments.to_string())
+                parse_call(name, &arguments.to_string())
             };
             with(&fits).unwrap();
-            let Err(ToolError::Invalid(why)) = with(&format!("{fits}x")) else { panic!("{name} {key}") };
+            let Err(ToolError::InvalidArguments(why)) = with(&format!("{fits}x")) else {
+                panic!("{name} {key}")
+            };
             assert!(why.contains(key) && why.contains(&most.to_string()), "{why}");
         }
     }
     let options = |count: usize, bytes: usize| {
         let options: Vec<String> = (0..count).map(|n| format!("{n:0>bytes$}")).collect();
-        own("AskUser", &json!({ "question": "?", "options": options }).to_string())
+        parse_call("AskUser", &json!({ "question": "?", "options": options }).to_string())
     };
     options(8, 200).unwrap();
     options(9, 200).unwrap_err();
@@ -104,7 +113,7 @@ fn bounds_are_counted_in_bytes() {
 fn every_bad_argument_is_told_in_words() {
     let huge = json!({ "subject": "x".repeat(4 << 20) }).to_string();
     let deep = "[".repeat(100_000);
-    // The tool, its arguments, and a word that the answer must have.
+    // The tool, its arguments, and a word of the expected error.
     let cases = [
         ("TaskCreate", "", "arguments of TaskCreate"),
         ("TaskCreate", "null", "arguments of TaskCreate"),
@@ -148,7 +157,7 @@ fn every_bad_argument_is_told_in_words() {
         ("AskUser", r#"{"question":"?","options":["a\nb"]}"#, "one"),
     ];
     for (name, arguments, word) in cases {
-        let Err(ToolError::Invalid(why)) = own(name, arguments) else {
+        let Err(ToolError::InvalidArguments(why)) = parse_call(name, arguments) else {
             panic!("{name} took {}", arguments.chars().take(80).collect::<String>())
         };
         assert!(why.contains(word), "{name}: {why}");
@@ -158,7 +167,7 @@ fn every_bad_argument_is_told_in_words() {
 
 #[tokio::test]
 async fn they_are_pure_and_short_and_never_run() {
-    let tools = minke_tools::own_tools();
+    let tools = minke_tools::internal_tools();
     let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
     assert_eq!(names, ["AskUser", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"]);
     for tool in tools {
@@ -167,8 +176,10 @@ async fn they_are_pure_and_short_and_never_run() {
         assert_eq!(spec.schema["additionalProperties"], false);
         assert!(!spec.description.is_empty() && spec.description.len() <= DESCRIPTION_BYTES, "{}", spec.name);
         assert!(!spec.description.contains("  "), "{}: {}", spec.name, spec.description);
-        let call = Call::new("c", place(), News::nobody());
-        let Err(ToolError::Internal(why)) = tool.run("{}", &call).await else { panic!("{} ran", spec.name) };
+        let call = ToolInvocation::new("c", test_place(), CommandEventSink::discard());
+        let Err(ToolError::Internal(why)) = tool.execute("{}", &call).await else {
+            panic!("{} ran", spec.name)
+        };
         assert!(why.contains(&spec.name), "{why}");
     }
 }

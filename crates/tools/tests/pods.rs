@@ -1,46 +1,46 @@
-//! Calls about other pods, through the crate's front door: what they are called with and what is wrong with it.
+//! Tools for other pods: their arguments and errors.
 
 use std::sync::Arc;
 
-use minke_manifest::profiles::{Listed, Offer, ProfileName, Source};
-use minke_record::{Budget, Class, Own, Permission, PodsCall, Scope, SendMode, WaitUntil};
-use minke_tool::{Place, Tool};
+use minke_manifest::profiles::{ProfileCatalog, ProfileListing, ProfileName, ProfileOrigin};
+use minke_record::{Budget, Class, InternalCall, Permission, PodToolCall, Scope, SendMode, WaitUntil};
+use minke_tool::{Tool, ToolContext};
 use minke_tools::pod_tools;
 
-fn offer() -> Offer {
-    let listed = |source, name: &str, about: &str| Listed {
+fn profile_offer() -> ProfileCatalog {
+    let listed = |source, name: &str, about: &str| ProfileListing {
         name: ProfileName::new(source, name),
         description: (!about.is_empty()).then(|| about.to_owned()),
     };
     let profiles = vec![
-        listed(Source::Builtin, "coder", "writes"),
-        listed(Source::User, "coder", "writes otherwise"),
-        listed(Source::User, "reviewer", ""),
+        listed(ProfileOrigin::Builtin, "coder", "writes"),
+        listed(ProfileOrigin::User, "coder", "writes otherwise"),
+        listed(ProfileOrigin::User, "reviewer", ""),
     ];
-    Offer::new(profiles, ProfileName::new(Source::User, "reviewer"), None)
+    ProfileCatalog::new(profiles, ProfileName::new(ProfileOrigin::User, "reviewer"), None)
 }
 
-fn tool(name: &str) -> Arc<dyn Tool> {
-    pod_tools(&Arc::new(offer()))
+fn find_tool(name: &str) -> Arc<dyn Tool> {
+    pod_tools(&Arc::new(profile_offer()))
         .into_iter()
         .find(|tool| tool.spec().name == name)
-        .expect("the tool is there")
+        .expect("the tool exists")
 }
 
-fn read(name: &str, arguments: &str) -> Result<PodsCall, String> {
-    match tool(name).own(arguments) {
-        Ok(Some(Own::Pods(call))) => Ok(*call),
-        Ok(other) => panic!("{name} is no call about pods: {other:?}"),
+fn parse_call(name: &str, arguments: &str) -> Result<PodToolCall, String> {
+    match find_tool(name).internal_call(arguments) {
+        Ok(Some(InternalCall::Pods(call))) => Ok(*call),
+        Ok(other) => panic!("{name} is not a call about pods: {other:?}"),
         Err(e) => Err(e.message().to_owned()),
     }
 }
 
-const SPAWN: &str =
+const SPAWN_ARGUMENTS: &str =
     r#"{"name":"tests","task":"write tests","scope":[{"target":"/w/tests","permission":"write"}]}"#;
 
 #[test]
 fn a_spawn_is_read_with_all_that_was_said() {
-    let PodsCall::Spawn(spawn) = read("SpawnPod", SPAWN).unwrap() else { panic!() };
+    let PodToolCall::Spawn(spawn) = parse_call("SpawnPod", SPAWN_ARGUMENTS).unwrap() else { panic!() };
     assert_eq!((spawn.name.as_str(), spawn.task.as_str()), ("tests", "write tests"));
     assert_eq!(spawn.scope[0].permission, Permission::Write);
     assert!(spawn.scope[0].recursive && !spawn.clone && !spawn.wait);
@@ -49,13 +49,13 @@ fn a_spawn_is_read_with_all_that_was_said() {
     let all = r#"{"name":"c","task":"t","scope":[{"target":"/r","permission":"read","recursive":false}],
         "profile":" inherit ","instruction":"be brief","cwd":"/r","budget":{"usd":0.5,"tokens":9},
         "isolation":"worktree","wait":true}"#;
-    let PodsCall::Spawn(spawn) = read("SpawnPod", all).unwrap() else { panic!() };
+    let PodToolCall::Spawn(spawn) = parse_call("SpawnPod", all).unwrap() else { panic!() };
     assert_eq!(spawn.profile.as_deref(), Some("inherit"));
     assert_eq!(spawn.budget, Some(Budget { usd: Some(0.5), tokens: Some(9), ..Budget::default() }));
     assert!(spawn.clone && spawn.wait && !spawn.scope[0].recursive);
-    // In a clone of its own a pod needs no rule.
-    assert!(read("SpawnPod", r#"{"name":"c","task":"t","scope":[],"isolation":"clone"}"#).is_ok());
-    assert!(read("SpawnPod", r#"{"name":"c","task":"t","isolation":"clone"}"#).is_ok());
+    // A pod in its own clone needs no rule.
+    assert!(parse_call("SpawnPod", r#"{"name":"c","task":"t","scope":[],"isolation":"clone"}"#).is_ok());
+    assert!(parse_call("SpawnPod", r#"{"name":"c","task":"t","isolation":"clone"}"#).is_ok());
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn every_bad_argument_is_told_in_words() {
         (with(r#""colour":1"#), "`colour`"),
         (r#"{"name":"A b","task":"t","scope":[]}"#.to_owned(), "`name`"),
         (r#"{"name":"a","task":" ","scope":[]}"#.to_owned(), "`task` is empty"),
-        (long, "at most 65536 fit"),
+        (long, "at most 65536 are allowed"),
         (rule(""), "`scope` is empty"),
-        (rule(&many), "at most 64 fit"),
+        (rule(&many), "at most 64 are allowed"),
         (rule(r#"{"target":"src","permission":"read"}"#), "`scope[0].target` is `src`, which is relative"),
         (rule(r#"{"target":"/w/../etc","permission":"read"}"#), "without `.`, `..`"),
         (rule(r#"{"target":"/w/","permission":"read"}"#), "without `.`, `..`"),
-        (rule(r#"{"target":"/w","permission":"own"}"#), "it is `read` or `write`"),
+        (rule(r#"{"target":"/w","permission":"own"}"#), "must be `read` or `write`"),
         (with(r#""isolation":"none""#), "`isolation` is `none`"),
         (with(r#""profile":"path:x""#), "names a file"),
         (with(r#""profile":"x.lua""#), "names a file"),
@@ -92,10 +92,10 @@ fn every_bad_argument_is_told_in_words() {
         (
             r#"{"name":"a","task":"t","scope":[{"target":"/w","permission":"write"}],"isolation":"clone"}"#
                 .to_owned(),
-            "a pod in its own clone writes there alone",
+            "a pod in its own clone writes only there",
         ),
     ] {
-        let why = read("SpawnPod", &arguments).unwrap_err();
+        let why = parse_call("SpawnPod", &arguments).unwrap_err();
         assert!(why.contains(says), "{why}\n  does not say: {says}");
     }
     for (name, arguments, says) in [
@@ -112,15 +112,15 @@ fn every_bad_argument_is_told_in_words() {
             "`decision` is `perhaps`",
         ),
     ] {
-        let why = read(name, arguments).unwrap_err();
+        let why = parse_call(name, arguments).unwrap_err();
         assert!(why.contains(says), "{name}: {why}\n  does not say: {says}");
     }
 }
 
-/// The order of the page: the first failure answers.
+/// The checks run in the documented order, and the first failure is returned.
 #[test]
 fn the_first_failure_answers() {
-    let why = |arguments: &str| read("SpawnPod", arguments).unwrap_err();
+    let why = |arguments: &str| parse_call("SpawnPod", arguments).unwrap_err();
     let all = r#"{"name":"A","task":"t","scope":[],"profile":"path:x"}"#;
     assert!(why(all).contains("`name`"), "{}", why(all));
     let rest = r#"{"name":"a","task":"t","scope":[],"profile":"path:x"}"#;
@@ -131,45 +131,45 @@ fn the_first_failure_answers() {
 fn the_others_are_read_with_their_defaults() {
     let name = || "a".parse().unwrap();
     assert_eq!(
-        read("SendToPod", r#"{"name":"a","message":"go"}"#),
-        Ok(PodsCall::Send { name: name(), message: "go".into(), mode: SendMode::Queue })
+        parse_call("SendToPod", r#"{"name":"a","message":"go"}"#),
+        Ok(PodToolCall::Send { name: name(), message: "go".into(), mode: SendMode::Queue })
     );
     assert_eq!(
-        read("ReadPodOutput", r#"{"name":"a","max_bytes":99999999}"#),
-        Ok(PodsCall::Read { name: name(), since: None, max_bytes: 131_072, detail: false })
+        parse_call("ReadPodOutput", r#"{"name":"a","max_bytes":99999999}"#),
+        Ok(PodToolCall::Read { name: name(), since: None, max_bytes: 131_072, detail: false })
     );
     assert_eq!(
-        read("WaitPods", r#"{"names":["a"],"until":"ask"}"#),
-        Ok(PodsCall::Wait { names: vec![name()], until: WaitUntil::Ask, timeout_s: 600 })
+        parse_call("WaitPods", r#"{"names":["a"],"until":"ask"}"#),
+        Ok(PodToolCall::Wait { names: vec![name()], until: WaitUntil::Ask, timeout_s: 600 })
     );
     assert_eq!(
-        read("StopPod", r#"{"name":"a","mode":"after_run"}"#),
-        Ok(PodsCall::Stop { name: name(), after_run: true })
+        parse_call("StopPod", r#"{"name":"a","mode":"after_run"}"#),
+        Ok(PodToolCall::Stop { name: name(), after_run: true })
     );
-    assert_eq!(read("ListPods", ""), Ok(PodsCall::List { tree: false }));
-    assert_eq!(read("ListPods", r#"{"scope":"tree"}"#), Ok(PodsCall::List { tree: true }));
+    assert_eq!(parse_call("ListPods", ""), Ok(PodToolCall::List { tree: false }));
+    assert_eq!(parse_call("ListPods", r#"{"scope":"tree"}"#), Ok(PodToolCall::List { tree: true }));
 }
 
 #[test]
 fn looking_is_pure_and_the_rest_is_done_once() {
-    let place = Place { cwd: "/w".into(), scope: Scope::default() };
+    let place = ToolContext { cwd: "/w".into(), scope: Scope::default() };
     for (name, arguments, class, pod) in [
-        ("SpawnPod", SPAWN, Class::Once, Some("tests")),
+        ("SpawnPod", SPAWN_ARGUMENTS, Class::Once, Some("tests")),
         ("SendToPod", r#"{"name":"a","message":"go"}"#, Class::Once, Some("a")),
         ("StopPod", r#"{"name":"a"}"#, Class::Once, Some("a")),
         ("ReadPodOutput", r#"{"name":"a"}"#, Class::Pure, Some("a")),
         ("WaitPods", r#"{"names":["a"],"until":"any"}"#, Class::Pure, None),
         ("ListPods", "{}", Class::Pure, None),
     ] {
-        let action = tool(name).prepare(arguments, &place).unwrap();
-        assert_eq!((tool(name).class(), action.pod.as_deref()), (class.clone(), pod), "{name}");
+        let action = find_tool(name).prepare(arguments, &place).unwrap();
+        assert_eq!((find_tool(name).class(), action.pod.as_deref()), (class.clone(), pod), "{name}");
         assert_eq!(action.side_effects, class == Class::Once, "{name}");
     }
 }
 
 #[test]
 fn the_profiles_that_can_be_chosen_are_listed_and_a_short_name_becomes_a_full_one() {
-    let description = tool("SpawnPod").spec().description;
+    let description = find_tool("SpawnPod").spec().description;
     for part in ["`inherit` (your own configuration)", "builtin:coder: writes", "user:reviewer (default)"] {
         assert!(description.contains(part), "`{part}` is missing: {description}");
     }
@@ -179,19 +179,19 @@ fn the_profiles_that_can_be_chosen_are_listed_and_a_short_name_becomes_a_full_on
         let arguments = format!(
             r#"{{"name":"a","task":"t","scope":[{{"target":"/r","permission":"read"}}],"profile":" {said} "}}"#
         );
-        let PodsCall::Spawn(spawn) = read("SpawnPod", &arguments).unwrap() else {
-            panic!("{said} is a spawn")
+        let PodToolCall::Spawn(spawn) = parse_call("SpawnPod", &arguments).unwrap() else {
+            panic!("{said} is not a spawn")
         };
         assert_eq!(spawn.profile.as_deref(), Some(wanted), "{said}");
     }
     let problem = Some("profiles.toml:3: broken".to_owned());
-    let whole = offer();
-    let broken = Arc::new(Offer::new(whole.profiles, whole.default, problem));
+    let whole = profile_offer();
+    let broken = Arc::new(ProfileCatalog::new(whole.profiles, whole.default, problem));
     let tools = pod_tools(&broken);
     let spawn = tools.iter().find(|tool| tool.spec().name == "SpawnPod").expect("the tool stays");
     assert!(spawn.spec().description.contains("profiles.toml:3: broken"));
     let with = |profile: &str| {
-        spawn.own(&format!(
+        spawn.internal_call(&format!(
             r#"{{"name":"a","task":"t","scope":[{{"target":"/r","permission":"read"}}]{profile}}}"#
         ))
     };

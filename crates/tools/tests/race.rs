@@ -1,9 +1,10 @@
-//! File tools against somebody who swaps directories, files and links as fast as it can: nothing outside is ever read or
+//! File tools while another thread swaps directories, files and links: nothing outside is ever read or
 //! changed.
 //!
-//! `MINKE_LONG=1` makes ten million calls, `MINKE_RACE_CALLS` as many as it says. What was called and what came of it is printed.
+//! `MINKE_LONG=1` makes ten million calls, `MINKE_RACE_CALLS` sets the number. The test prints its
+//! statistics.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot make its world has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its files has failed")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,22 +13,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use minke_files::{Files, FilesConfig};
+use minke_files::{FilesConfig, ScopedFiles};
 use minke_record::Scope;
-use minke_tool::{Call, News, Place, Tool, ToolError};
+use minke_tool::{CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation};
 use serde_json::json;
 use tempfile::TempDir;
 
-const OUTSIDE: &str = "what lies outside";
+const OUTSIDE: &str = "outside content";
 
-struct House {
+struct RaceDirs {
     _dir: TempDir,
     root: PathBuf,
 }
 
-impl House {
-    fn new() -> House {
-        // In memory where that is possible: it is the race that is tried, not the disk.
+impl RaceDirs {
+    fn new() -> RaceDirs {
+        // In memory if possible, because the test does not measure the disk.
         let memory = Path::new("/dev/shm");
         let dir = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
         let root = dir.path().canonicalize().unwrap();
@@ -38,17 +39,17 @@ impl House {
             fs::write(root.join("in").join(name), "inside 0\n").unwrap();
             fs::write(root.join("out").join(name), OUTSIDE).unwrap();
         }
-        House { _dir: dir, root }
+        RaceDirs { _dir: dir, root }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    fn path_of(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Everything outside, with its content.
-    fn outside(&self) -> BTreeMap<PathBuf, Option<String>> {
+    /// Returns all files outside with their content.
+    fn outside_files(&self) -> BTreeMap<PathBuf, Option<String>> {
         let mut found = BTreeMap::new();
-        let mut open = vec![self.at("out")];
+        let mut open = vec![self.path_of("out")];
         while let Some(dir) = open.pop() {
             for entry in fs::read_dir(&dir).unwrap() {
                 let entry = entry.unwrap();
@@ -64,8 +65,9 @@ impl House {
     }
 }
 
-/// Puts links to the outside in the place of a directory, of one above it, and of a file, and takes them away again.
-fn swap(root: &Path, stop: &AtomicBool) -> u64 {
+/// Replaces a directory, its parent, and a file by links to the outside, and reverts this, until `stop` is
+/// set.
+fn swap_links(root: &Path, stop: &AtomicBool) -> u64 {
     let (inside, outside) = (root.join("in"), root.join("out"));
     let places = ["a", "a/b", "a/b/f", "f", "a/b"];
     let gone = |path: &Path| fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
@@ -76,7 +78,7 @@ fn swap(root: &Path, stop: &AtomicBool) -> u64 {
             if fs::rename(&place, &away).is_err() {
                 continue;
             }
-            // A Write may be quicker than either step and make the place anew; then that is what stays.
+            // A Write may recreate the place between these steps; then its file stays.
             if symlink(outside.join(name), &place).is_ok() {
                 swaps += 1;
                 std::thread::yield_now();
@@ -85,7 +87,7 @@ fn swap(root: &Path, stop: &AtomicBool) -> u64 {
                 }
             }
             if fs::rename(&away, &place).is_err() {
-                // A Write that was under way may put something into it while it is being removed.
+                // A running Write may add a file to it during the removal.
                 while gone(&away).is_err() && away.symlink_metadata().is_ok() {}
             }
         }
@@ -94,25 +96,25 @@ fn swap(root: &Path, stop: &AtomicBool) -> u64 {
 }
 
 #[derive(Default)]
-struct Tally {
+struct CallTally {
     done: AtomicU64,
-    led_outside: AtomicU64,
+    link_refused: AtomicU64,
     other: AtomicU64,
 }
 
-impl Tally {
-    fn count(&self, result: Result<minke_tool::ToolOutput, ToolError>) {
+impl CallTally {
+    fn count_result(&self, result: Result<minke_tool::ToolOutput, ToolError>) {
         match result {
             Ok(output) => {
                 let said = format!("{} {}", output.summary, output.content.unwrap_or_default());
-                assert!(!said.contains(OUTSIDE), "what lies outside has been read: {said}");
+                assert!(!said.contains(OUTSIDE), "a file outside was read: {said}");
                 self.done.fetch_add(1, Ordering::Relaxed);
             }
-            Err(ToolError::Failed(text)) if text.contains("leads through a symbolic link") => {
-                self.led_outside.fetch_add(1, Ordering::Relaxed);
+            Err(ToolError::ExecutionFailed(text)) if text.contains("leads through a symbolic link") => {
+                self.link_refused.fetch_add(1, Ordering::Relaxed);
             }
-            Err(ToolError::Failed(text)) => {
-                assert!(!text.contains(OUTSIDE), "what lies outside has been read: {text}");
+            Err(ToolError::ExecutionFailed(text)) => {
+                assert!(!text.contains(OUTSIDE), "a file outside was read: {text}");
                 self.other.fetch_add(1, Ordering::Relaxed);
             }
             Err(e) => panic!("{e:?}"),
@@ -120,14 +122,15 @@ impl Tally {
     }
 }
 
-/// How many calls are under way at once.
-const AT_ONCE: u64 = 256;
+/// The number of concurrent calls.
+const MAX_RUNNING_CALLS: u64 = 256;
 
-/// The calls: mostly reads, every fourth a change.
-fn call(house: &House, tools: &[Arc<dyn Tool>], calls: u64, tally: &Tally) {
+/// Makes the calls: mostly reads, every fourth a change.
+fn make_calls(dirs: &RaceDirs, tools: &[Arc<dyn Tool>], calls: u64, tally: &CallTally) {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(2).build().unwrap();
-    let scope = Scope::write(house.at("in").to_string_lossy());
-    let call = Call::new("c", Place { cwd: house.at("in"), scope }, News::nobody());
+    let scope = Scope::writable(dirs.path_of("in").to_string_lossy());
+    let call =
+        ToolInvocation::new("c", ToolContext { cwd: dirs.path_of("in"), scope }, CommandEventSink::discard());
     let tool = |name: &str| tools.iter().find(|tool| tool.spec().name == name).unwrap();
     let (read, write, edit) = (tool("Read"), tool("Write"), tool("Edit"));
     let start = |n: u64| {
@@ -141,13 +144,14 @@ fn call(house: &House, tools: &[Arc<dyn Tool>], calls: u64, tally: &Tally) {
             7 => (write, json!({"file_path": format!("a/b/new-{}", n % 64), "content": "new\n"})),
             _ => (read, json!({"file_path": path})),
         };
-        tool.run(&arguments.to_string(), &call)
+        tool.execute(&arguments.to_string(), &call)
     };
     runtime.block_on(async {
-        for from in (0..calls).step_by(AT_ONCE as usize) {
-            let running: Vec<_> = (from..calls.min(from + AT_ONCE)).map(|n| tokio::spawn(start(n))).collect();
+        for from in (0..calls).step_by(MAX_RUNNING_CALLS as usize) {
+            let running: Vec<_> =
+                (from..calls.min(from + MAX_RUNNING_CALLS)).map(|n| tokio::spawn(start(n))).collect();
             for running in running {
-                tally.count(running.await.unwrap());
+                tally.count_result(running.await.unwrap());
             }
         }
     });
@@ -160,29 +164,31 @@ fn no_swap_leads_outside() {
         Err(_) if std::env::var_os("MINKE_LONG").is_some() => 10_000_000,
         Err(_) => 1_000_000,
     };
-    let house = House::new();
-    let before = house.outside();
-    let config =
-        FilesConfig { scope: Scope::write(house.at("in").to_string_lossy()), ..FilesConfig::default() };
-    let tools = minke_tools::file_tools(&Arc::new(Files::new(config).unwrap()));
-    let (tally, stop) = (Tally::default(), AtomicBool::new(false));
+    let dirs = RaceDirs::new();
+    let before = dirs.outside_files();
+    let config = FilesConfig {
+        scope: Scope::writable(dirs.path_of("in").to_string_lossy()),
+        ..FilesConfig::default()
+    };
+    let tools = minke_tools::file_tools(&Arc::new(ScopedFiles::new(config).unwrap()));
+    let (tally, stop) = (CallTally::default(), AtomicBool::new(false));
     let start = std::time::Instant::now();
     let swaps = std::thread::scope(|scope| {
-        let swapper = scope.spawn(|| swap(&house.root, &stop));
-        let caller = scope.spawn(|| call(&house, &tools, calls, &tally));
+        let swapper = scope.spawn(|| swap_links(&dirs.root, &stop));
+        let caller = scope.spawn(|| make_calls(&dirs, &tools, calls, &tally));
         let ended = caller.join();
         stop.store(true, Ordering::Relaxed);
         ended.unwrap();
         swapper.join().unwrap()
     });
     let [done, led_outside, other] =
-        [&tally.done, &tally.led_outside, &tally.other].map(|count| count.load(Ordering::Relaxed));
+        [&tally.done, &tally.link_refused, &tally.other].map(|count| count.load(Ordering::Relaxed));
     eprintln!(
-        "{calls} calls against {swaps} swaps in {:?}: {done} done, {led_outside} refused a link to the outside, {other} failed otherwise",
+        "{calls} calls against {swaps} swaps in {:?}: {done} succeeded, {led_outside} rejected a link, {other} failed otherwise",
         start.elapsed()
     );
     assert_eq!(done + led_outside + other, calls);
-    assert!(house.outside() == before, "something outside has changed: {:?}", house.outside());
-    // A race that nobody ran proves nothing.
+    assert!(dirs.outside_files() == before, "a file outside has changed: {:?}", dirs.outside_files());
+    // The test is meaningful only if swaps and calls overlapped.
     assert!(swaps > calls / 1_000 && done > 0 && led_outside > 0, "{swaps} swaps, {done}, {led_outside}");
 }

@@ -1,52 +1,55 @@
-//! Read, through the front door: what stands at a path and what the model gets.
+//! Read: results for every kind of path.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use minke_files::{Files, FilesConfig};
+use minke_files::{FilesConfig, ScopedFiles};
 use minke_record::{Class, Scope};
-use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
+use minke_tool::{CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput};
 use tempfile::TempDir;
 
-fn tool(cwd: &Path) -> Arc<dyn Tool> {
-    let config = FilesConfig { scope: place(cwd).scope, ..FilesConfig::default() };
-    let files = Arc::new(Files::new(config).expect("a directory that exists can be held"));
-    minke_tools::file_tools(&files).into_iter().find(|tool| tool.spec().name == "Read").expect("it is there")
+fn read_tool(cwd: &Path) -> Arc<dyn Tool> {
+    let config = FilesConfig { scope: test_place(cwd).scope, ..FilesConfig::default() };
+    let files = Arc::new(ScopedFiles::new(config).expect("the scope is valid"));
+    minke_tools::file_tools(&files)
+        .into_iter()
+        .find(|tool| tool.spec().name == "Read")
+        .expect("the tool exists")
 }
 
-fn call(place: Place) -> Call {
-    Call::new("c", place, News::nobody())
+fn test_call(place: ToolContext) -> ToolInvocation {
+    ToolInvocation::new("c", place, CommandEventSink::discard())
 }
 
-fn place(cwd: &Path) -> Place {
-    Place { cwd: cwd.to_owned(), scope: Scope::write(cwd.to_string_lossy()) }
+fn test_place(cwd: &Path) -> ToolContext {
+    ToolContext { cwd: cwd.to_owned(), scope: Scope::writable(cwd.to_string_lossy()) }
 }
 
-async fn read(home: &TempDir, arguments: &str) -> Result<ToolOutput, ToolError> {
-    let place = place(home.path());
-    let (tool, arguments) = (tool(home.path()), arguments.to_owned());
+async fn run_read(home: &TempDir, arguments: &str) -> Result<ToolOutput, ToolError> {
+    let place = test_place(home.path());
+    let (tool, arguments) = (read_tool(home.path()), arguments.to_owned());
     if let Err(e) = tool.prepare(&arguments, &place) {
         assert_eq!(
-            tool.run(&arguments, &call(place.clone())).await,
+            tool.execute(&arguments, &test_call(place.clone())).await,
             Err(e.clone()),
-            "run and prepare disagree"
+            "run and prepare return different errors"
         );
         return Err(e);
     }
-    tool.run(&arguments, &call(place.clone())).await
+    tool.execute(&arguments, &test_call(place.clone())).await
 }
 
-async fn failed(home: &TempDir, arguments: &str) -> String {
-    match read(home, arguments).await {
-        Err(ToolError::Failed(text)) => text,
+async fn read_failed(home: &TempDir, arguments: &str) -> String {
+    match run_read(home, arguments).await {
+        Err(ToolError::ExecutionFailed(text)) => text,
         other => panic!("{arguments}: {other:?}"),
     }
 }
 
-async fn invalid(home: &TempDir, arguments: &str) -> String {
-    match read(home, arguments).await {
-        Err(ToolError::Invalid(text)) => text,
+async fn read_invalid(home: &TempDir, arguments: &str) -> String {
+    match run_read(home, arguments).await {
+        Err(ToolError::InvalidArguments(text)) => text,
         other => panic!("{arguments}: {other:?}"),
     }
 }
@@ -55,22 +58,23 @@ async fn invalid(home: &TempDir, arguments: &str) -> String {
 async fn lines_come_with_their_numbers() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("a.txt"), "one\ntwo\r\n\nfour").unwrap();
-    let got = read(&home, r#"{"file_path":"a.txt"}"#).await.unwrap();
+    let got = run_read(&home, r#"{"file_path":"a.txt"}"#).await.unwrap();
     assert_eq!(got.content.unwrap(), "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n");
     assert!(got.summary.ends_with("a.txt: lines 1 to 4 of 4; 1 of 3 lines end in CRLF"), "{}", got.summary);
-    let got = read(&home, r#"{"file_path":"a.txt","offset":2,"limit":1}"#).await.unwrap();
+    let got = run_read(&home, r#"{"file_path":"a.txt","offset":2,"limit":1}"#).await.unwrap();
     let content = got.content.unwrap();
     assert!(content.starts_with("     2\ttwo\n[lines 2 to 2 of 4 are shown, 5 bytes"), "{content}");
-    assert!(content.contains("go on with offset 3"), "{content}");
+    assert!(content.contains("continue with offset 3"), "{content}");
 }
 
 #[tokio::test]
 async fn the_action_names_the_absolute_path_and_the_class_is_pure() {
     let home = tempfile::tempdir().unwrap();
-    let action = tool(home.path()).prepare(r#"{"file_path":"./d/a.txt"}"#, &place(home.path())).unwrap();
+    let action =
+        read_tool(home.path()).prepare(r#"{"file_path":"./d/a.txt"}"#, &test_place(home.path())).unwrap();
     assert_eq!(action.reads, [home.path().join("d/a.txt").to_string_lossy()]);
     assert!(action.writes.is_empty() && !action.side_effects);
-    assert_eq!(tool(home.path()).class(), Class::Pure);
+    assert_eq!(read_tool(home.path()).class(), Class::Pure);
 }
 
 #[tokio::test]
@@ -87,7 +91,7 @@ async fn what_is_not_a_text_file_is_refused_with_its_kind() {
     let cases = [
         ("dir", "is a directory"),
         ("none", "there is no such file"),
-        ("pic", "damaged or too large image"),
+        ("pic", "image is damaged or too large"),
         ("pdf", "not text but a PDF document, 9 bytes"),
         ("data", "binary data of an unknown kind, 7 bytes"),
         ("fifo", "is a FIFO"),
@@ -96,7 +100,7 @@ async fn what_is_not_a_text_file_is_refused_with_its_kind() {
         ("pic/x", "not a directory"),
     ];
     for (name, why) in cases {
-        let text = failed(&home, &format!(r#"{{"file_path":"{name}"}}"#)).await;
+        let text = read_failed(&home, &format!(r#"{{"file_path":"{name}"}}"#)).await;
         assert!(text.contains(why) && text.contains(name), "{name}: {text}");
     }
 }
@@ -116,7 +120,7 @@ async fn bad_arguments_are_quoted() {
         (r#"{"file_path":"a""#, "EOF"),
     ];
     for (arguments, why) in cases {
-        let text = invalid(&home, arguments).await;
+        let text = read_invalid(&home, arguments).await;
         assert!(text.contains(why), "{arguments}: {text}");
     }
 }
@@ -129,7 +133,7 @@ async fn a_long_file_is_cut_and_says_so() {
     let mut offset = 1;
     let mut seen = String::new();
     loop {
-        let got = read(&home, &format!(r#"{{"file_path":"long","offset":{offset}}}"#)).await.unwrap();
+        let got = run_read(&home, &format!(r#"{{"file_path":"long","offset":{offset}}}"#)).await.unwrap();
         let content = got.content.unwrap();
         assert!(content.len() <= 64 * 1024, "{}", content.len());
         assert!(got.summary.len() <= 200);
@@ -137,7 +141,7 @@ async fn a_long_file_is_cut_and_says_so() {
             seen.push_str(line.split_once('\t').unwrap().1);
             seen.push('\n');
         }
-        let Some((_, rest)) = content.split_once("go on with offset ") else { break };
+        let Some((_, rest)) = content.split_once("continue with offset ") else { break };
         let left: usize =
             content.split_once("are shown, ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
         assert_eq!(left, lines.len() - seen.len());
@@ -150,7 +154,7 @@ async fn a_long_file_is_cut_and_says_so() {
 async fn one_endless_line_is_cut_on_a_character() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("line"), "ä".repeat(200_000)).unwrap();
-    let content = read(&home, r#"{"file_path":"line"}"#).await.unwrap().content.unwrap();
+    let content = run_read(&home, r#"{"file_path":"line"}"#).await.unwrap().content.unwrap();
     assert!(content.len() <= 64 * 1024 && content.contains("[line 1 is cut; "), "{}", content.len());
     assert!(!content.contains('\u{fffd}'));
 }
@@ -160,9 +164,9 @@ async fn an_empty_file_and_an_offset_past_the_end_are_told() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("empty"), "").unwrap();
     fs::write(home.path().join("two"), "1\n2\n").unwrap();
-    let got = read(&home, r#"{"file_path":"empty"}"#).await.unwrap();
+    let got = run_read(&home, r#"{"file_path":"empty"}"#).await.unwrap();
     assert!(got.summary.ends_with("empty is empty") && got.content.is_none());
-    let text = failed(&home, r#"{"file_path":"two","offset":3}"#).await;
+    let text = read_failed(&home, r#"{"file_path":"two","offset":3}"#).await;
     assert!(text.contains("it has 2 lines"), "{text}");
 }
 
@@ -170,7 +174,7 @@ async fn an_empty_file_and_an_offset_past_the_end_are_told() {
 async fn text_that_is_not_utf8_is_shown_and_said() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("latin"), b"caf\xe9\n").unwrap();
-    let got = read(&home, r#"{"file_path":"latin"}"#).await.unwrap();
+    let got = run_read(&home, r#"{"file_path":"latin"}"#).await.unwrap();
     assert!(got.summary.contains("not UTF-8"), "{}", got.summary);
     assert_eq!(got.content.unwrap(), "     1\tcafé\n");
 }
@@ -181,7 +185,7 @@ async fn a_huge_sparse_file_ends_soon() {
     let file = fs::File::create(home.path().join("sparse")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[b'a'; 9_000], 0).unwrap();
     file.set_len(1 << 40).unwrap();
-    let content = read(&home, r#"{"file_path":"sparse"}"#).await.unwrap().content.unwrap();
+    let content = run_read(&home, r#"{"file_path":"sparse"}"#).await.unwrap().content.unwrap();
     assert!(content.len() <= 64 * 1024 && content.contains("of at least 1 are shown"), "{}", content.len());
 }
 
@@ -197,24 +201,24 @@ async fn every_encoding_that_is_known_is_shown_as_text() {
         ("plain", b"a\xc3\xa4\nb\n".to_vec(), "of 2"),
     ] {
         fs::write(home.path().join(name), bytes).unwrap();
-        let got = read(&home, &format!(r#"{{"file_path":"{name}"}}"#)).await.unwrap();
+        let got = run_read(&home, &format!(r#"{{"file_path":"{name}"}}"#)).await.unwrap();
         assert_eq!(got.content.unwrap(), "     1\taä\n     2\tb\n", "{name}");
         assert!(got.summary.ends_with(said), "{name}: {}", got.summary);
     }
     fs::write(home.path().join("stray"), b"\xc3\xa4 \xc3\xb6 \xff\n").unwrap();
-    let got = read(&home, r#"{"file_path":"stray"}"#).await.unwrap();
+    let got = run_read(&home, r#"{"file_path":"stray"}"#).await.unwrap();
     assert_eq!(got.content.unwrap(), "     1\tä ö \u{fffd}\n");
-    assert!(got.summary.contains("no characters are shown as"), "{}", got.summary);
+    assert!(got.summary.contains("undecodable bytes are shown as"), "{}", got.summary);
 }
 
-fn picture(width: u32, height: u32, format: image::ImageFormat) -> Vec<u8> {
+fn sample_image(width: u32, height: u32, format: image::ImageFormat) -> Vec<u8> {
     let mut bytes = Vec::new();
     let noise = image::RgbImage::from_fn(width, height, |x, y| {
         let n = x.wrapping_mul(2_654_435_761).wrapping_add(y.wrapping_mul(40_503));
         image::Rgb([n as u8, (n >> 8) as u8, (n >> 16) as u8])
     });
     let picture = image::DynamicImage::from(noise);
-    picture.write_to(&mut std::io::Cursor::new(&mut bytes), format).expect("memory takes everything");
+    picture.write_to(&mut std::io::Cursor::new(&mut bytes), format).expect("writing to memory cannot fail");
     bytes
 }
 
@@ -225,30 +229,30 @@ async fn an_image_is_shown_in_a_size_that_a_model_takes() {
     for (format, media_type) in
         [(Png, "image/png"), (Jpeg, "image/jpeg"), (Gif, "image/gif"), (WebP, "image/webp")]
     {
-        let bytes = picture(40, 30, format);
-        // The name says nothing, the content does.
+        let bytes = sample_image(40, 30, format);
+        // The content determines the format, not the name.
         fs::write(home.path().join("p.txt"), &bytes).unwrap();
-        let got = read(&home, r#"{"file_path":"p.txt"}"#).await.unwrap();
+        let got = run_read(&home, r#"{"file_path":"p.txt"}"#).await.unwrap();
         assert!(got.summary.contains("40 × 30 pixels") && got.content.is_none(), "{}", got.summary);
         assert_eq!(got.images.len(), 1);
         assert_eq!((got.images[0].media_type.as_str(), &got.images[0].bytes), (media_type, &bytes));
-        // Half of one would be refused by the model, and the conversation with it.
+        // A model would reject half an image, and then the whole conversation.
         fs::write(home.path().join("half"), &bytes[..bytes.len() / 2]).unwrap();
-        match read(&home, r#"{"file_path":"half"}"#).await {
-            Err(ToolError::Failed(text)) => assert!(text.contains("damaged"), "{format:?}: {text}"),
-            // What there is of a JPEG can be shown, written anew.
+        match run_read(&home, r#"{"file_path":"half"}"#).await {
+            Err(ToolError::ExecutionFailed(text)) => assert!(text.contains("damaged"), "{format:?}: {text}"),
+            // A partial JPEG can be shown after encoding it again.
             Ok(got) => assert!(format == Jpeg && got.images[0].media_type == "image/png", "{format:?}"),
             Err(other) => panic!("{format:?}: {other:?}"),
         }
     }
-    fs::write(home.path().join("wide"), picture(3_000, 20, Png)).unwrap();
-    let got = read(&home, r#"{"file_path":"wide"}"#).await.unwrap();
+    fs::write(home.path().join("wide"), sample_image(3_000, 20, Png)).unwrap();
+    let got = run_read(&home, r#"{"file_path":"wide"}"#).await.unwrap();
     assert!(got.summary.contains("3000 × 20 pixels, shown as 1568 × 10"), "{}", got.summary);
     let small = image::load_from_memory(&got.images[0].bytes).unwrap();
     assert_eq!((small.width(), small.height()), (1_568, 10));
-    // A few bytes that claim to be a wall of pixels.
-    let mut bomb = picture(8, 8, Png);
+    // A few bytes that claim a huge size.
+    let mut bomb = sample_image(8, 8, Png);
     bomb[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
     fs::write(home.path().join("bomb"), bomb).unwrap();
-    assert!(failed(&home, r#"{"file_path":"bomb"}"#).await.contains("damaged or too large"));
+    assert!(read_failed(&home, r#"{"file_path":"bomb"}"#).await.contains("damaged or too large"));
 }

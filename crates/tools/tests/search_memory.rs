@@ -1,7 +1,7 @@
-//! The memory of a search does not grow with what it finds. A file of its own, because memory is a process's: no other test
-//! may run beside this one.
+//! The memory of a search does not grow with its results. A separate file, because memory is measured per
+//! process and no other test may run concurrently.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 #[path = "search/tools.rs"]
 #[expect(dead_code, reason = "the other tests use the rest")]
@@ -13,8 +13,8 @@ use serde_json::json;
 
 use tools::{Tools, home};
 
-/// The most memory that this process has had, in bytes, after forgetting what it had before.
-fn peak_of(work: impl FnOnce()) -> u64 {
+/// Returns by how many bytes the peak memory of this process grows during `work`.
+fn peak_memory(work: impl FnOnce()) -> u64 {
     let status = |key: &str| {
         let text = fs::read_to_string("/proc/self/status").unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
@@ -28,7 +28,7 @@ fn peak_of(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn a_thousand_times_more_matches_cost_no_memory() {
-    const MOST: u64 = 16 * 1024 * 1024;
+    const MAX_PEAK_BYTES: u64 = 16 * 1024 * 1024;
     let (_home, root) = home();
     let lines: String =
         (0..240_000).map(|n| format!("hit number {n} with some more text behind it\n")).collect();
@@ -40,10 +40,10 @@ fn a_thousand_times_more_matches_cost_no_memory() {
         json!({"pattern": "hit", "output_mode": "content"}),
         json!({"pattern": "hit", "output_mode": "content", "-C": 3, "head_limit": 0, "offset": 2_000}),
     ] {
-        let peak = peak_of(|| {
+        let peak = peak_memory(|| {
             let output = runtime.block_on(tools.run("Grep", arguments.clone())).unwrap();
             assert!(output.summary.starts_with("480000 "), "{}", output.summary);
         });
-        assert!(peak < MOST, "{arguments}: {} MiB", peak >> 20);
+        assert!(peak < MAX_PEAK_BYTES, "{arguments}: {} MiB", peak >> 20);
     }
 }

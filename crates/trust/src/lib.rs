@@ -1,23 +1,24 @@
-//! Trust: what a workspace brings along that could run something or change the agent, and whether its person agreed.
+//! Finds the files of a workspace that could run something or change the agent, and stores whether the user
+//! trusts them.
 //!
-//! Here: looking (`look`), reading one file of a workspace safely (`read`), what was agreed to (`store`), and the words
-//! for people (`found`, `runs`, `words`). Elsewhere: what is done with it (`driver`), the question (`cli`), what rules
-//! mean (`policy`) and hooks (`hooks`).
-//! Invariant: nothing is followed out of the workspace, waited for or read beyond its bound, whatever lies there
-//! (`whatever_lies_there_the_look_ends_and_names_it`), and what was not looked at is never trusted
-//! (`a_change_of_anything_that_counts_asks_again`).
+//! Here: the scan (`scan`), safe reading of one file (`safe_read`), the trust store (`trust_store`), and
+//! texts for users (`inventory`, `commands`, `sanitize`). Elsewhere: the use of the items (`driver`), the
+//! question to the user (`cli`), the meaning of rules (`policy`) and hooks (`hooks`).
+//! Invariant: a scan never follows a link out of the workspace, blocks, or reads beyond a limit, whatever the
+//! workspace contains (`whatever_lies_there_the_look_ends_and_names_it`), and an unscanned file is never
+//! trusted (`a_change_of_anything_that_counts_asks_again`).
 
-mod found;
+mod commands;
+mod inventory;
 mod limits;
-mod look;
-mod reach;
-mod runs;
-mod store;
-mod words;
+mod safe_read;
+mod sanitize;
+mod scan;
+mod trust_store;
 
-pub use found::{Found, Ignored, Item, Kind, Use};
-pub use limits::{FILE_BYTES, LOOK_TIME};
-pub use look::look;
-pub use reach::{Beginning, Refused, Why, beginning, read};
-pub use store::{Change, How, Standing, TrustError, TrustStore, Trusted};
-pub use words::shown;
+pub use inventory::{IgnoredPath, InventoryItem, InventoryKind, ItemUse, WorkspaceInventory};
+pub use limits::{MAX_FILE_BYTES, SCAN_TIMEOUT};
+pub use safe_read::{FilePrefix, IgnoreReason, ReadRefusal, read_file_prefix, read_text_file};
+pub use sanitize::sanitize_bytes;
+pub use scan::scan_workspace;
+pub use trust_store::{TrustChange, TrustChangeKind, TrustError, TrustStatus, TrustStore, TrustedWorkspace};

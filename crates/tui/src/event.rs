@@ -1,32 +1,32 @@
-//! What a terminal tells us, in our own words, so that the library that reads it can be exchanged in this one file.
+//! Terminal events as own types, so that only this file depends on the library that reads them.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent, MouseEventKind};
 
-/// One thing that happened at the terminal.
+/// A terminal event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TermEvent {
-    Key(Key),
-    /// Text that came in one piece, as the terminal says.
+pub enum TerminalEvent {
+    KeyPress(KeyPress),
+    /// Text of a bracketed paste.
     Paste(String),
-    /// The wheel, in lines; up is negative.
+    /// Wheel movement in lines; negative is up.
     Wheel(i32),
     Resize,
-    /// The window has the person's attention, or not any more.
+    /// The window has gained or lost the focus.
     Focus(bool),
 }
 
-/// A key with what was held down.
+/// A key with its modifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
-    pub code: Code,
+pub struct KeyPress {
+    pub symbol: KeySymbol,
     pub ctrl: bool,
     pub alt: bool,
-    /// Never set with a letter, which is a capital then.
+    /// Never set for a letter, which is a capital then.
     pub shift: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Code {
+pub enum KeySymbol {
     Char(char),
     F(u8),
     Enter,
@@ -45,46 +45,48 @@ pub enum Code {
     PageDown,
 }
 
-/// Lines that one notch of the wheel moves.
-const NOTCH: i32 = 3;
+/// Lines per notch of the wheel.
+const WHEEL_LINES: i32 = 3;
 
-impl TermEvent {
-    /// What of the library's events means something here.
-    pub(crate) fn read(event: Event) -> Option<TermEvent> {
+impl TerminalEvent {
+    /// Converts an event of the library. Returns `None` for irrelevant events.
+    pub(crate) fn from_crossterm(event: Event) -> Option<TerminalEvent> {
         match event {
-            Event::Key(key) => Key::read(key).map(TermEvent::Key),
-            Event::Paste(text) => Some(TermEvent::Paste(text)),
-            Event::Resize(..) => Some(TermEvent::Resize),
-            Event::FocusGained => Some(TermEvent::Focus(true)),
-            Event::FocusLost => Some(TermEvent::Focus(false)),
-            Event::Mouse(MouseEvent { kind: MouseEventKind::ScrollUp, .. }) => Some(TermEvent::Wheel(-NOTCH)),
+            Event::Key(key) => KeyPress::from_key_event(key).map(TerminalEvent::KeyPress),
+            Event::Paste(text) => Some(TerminalEvent::Paste(text)),
+            Event::Resize(..) => Some(TerminalEvent::Resize),
+            Event::FocusGained => Some(TerminalEvent::Focus(true)),
+            Event::FocusLost => Some(TerminalEvent::Focus(false)),
+            Event::Mouse(MouseEvent { kind: MouseEventKind::ScrollUp, .. }) => {
+                Some(TerminalEvent::Wheel(-WHEEL_LINES))
+            }
             Event::Mouse(MouseEvent { kind: MouseEventKind::ScrollDown, .. }) => {
-                Some(TermEvent::Wheel(NOTCH))
+                Some(TerminalEvent::Wheel(WHEEL_LINES))
             }
             Event::Mouse(_) => None,
         }
     }
 }
 
-impl Key {
-    pub const fn plain(code: Code) -> Key {
-        Key { code, ctrl: false, alt: false, shift: false }
+impl KeyPress {
+    pub const fn from_symbol(symbol: KeySymbol) -> KeyPress {
+        KeyPress { symbol, ctrl: false, alt: false, shift: false }
     }
 
-    pub const fn char(letter: char) -> Key {
-        Key::plain(Code::Char(letter))
+    pub const fn from_letter(letter: char) -> KeyPress {
+        KeyPress::from_symbol(KeySymbol::Char(letter))
     }
 
-    pub const fn ctrl(letter: char) -> Key {
-        Key { ctrl: true, ..Key::char(letter) }
+    pub const fn with_ctrl(letter: char) -> KeyPress {
+        KeyPress { ctrl: true, ..KeyPress::from_letter(letter) }
     }
 
-    /// As it is written in a sentence: `Ctrl-C`, `Enter`.
-    pub fn spoken(self) -> String {
-        let word = self.to_string();
-        // A letter alone is the key that it is.
-        if word.chars().count() == 1 {
-            return word;
+    /// Returns the key as written in sentences: `Ctrl-C`, `Enter`.
+    pub fn display_name(self) -> String {
+        let symbol_name = self.to_string();
+        // A single letter is shown as it is.
+        if symbol_name.chars().count() == 1 {
+            return symbol_name;
         }
         let part = |part: &str| {
             let mut letters = part.chars();
@@ -92,30 +94,30 @@ impl Key {
                 .next()
                 .map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
         };
-        word.split('-').map(part).collect::<Vec<_>>().join("-")
+        symbol_name.split('-').map(part).collect::<Vec<_>>().join("-")
     }
 
-    /// The letter, if that is what would be typed.
-    pub fn typed(self) -> Option<char> {
-        match self.code {
-            Code::Char(letter) if !self.ctrl && !self.alt => Some(letter),
+    /// Returns the letter that the key types.
+    pub fn typed_letter(self) -> Option<char> {
+        match self.symbol {
+            KeySymbol::Char(letter) if !self.ctrl && !self.alt => Some(letter),
             _ => None,
         }
     }
 
-    fn read(key: KeyEvent) -> Option<Key> {
+    fn from_key_event(key: KeyEvent) -> Option<KeyPress> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
-        let held = |modifier| key.modifiers.contains(modifier);
-        let (ctrl, alt) = (held(KeyModifiers::CONTROL), held(KeyModifiers::ALT));
-        let mut shift = held(KeyModifiers::SHIFT);
-        let code = match key.code {
+        let modifiers = |modifier| key.modifiers.contains(modifier);
+        let (ctrl, alt) = (modifiers(KeyModifiers::CONTROL), modifiers(KeyModifiers::ALT));
+        let mut shift = modifiers(KeyModifiers::SHIFT);
+        let symbol = match key.code {
             KeyCode::Char(letter) => {
                 let shifted = std::mem::take(&mut shift);
-                // Terminals tell a capital with Ctrl or without; both mean the same key. The one byte of Ctrl-_ is read as
-                // Ctrl-7, and those that tell more tell which key it is on.
-                Code::Char(match letter {
+                // Terminals report a capital with Ctrl or without; both mean the same key. The byte of Ctrl-_
+                // is reported as Ctrl-7, and terminals with extended keys report the physical key.
+                KeySymbol::Char(match letter {
                     '7' if ctrl => '_',
                     '-' if ctrl && shifted => '_',
                     _ if ctrl => letter.to_ascii_lowercase(),
@@ -124,77 +126,79 @@ impl Key {
             }
             KeyCode::BackTab => {
                 shift = true;
-                Code::Tab
+                KeySymbol::Tab
             }
-            KeyCode::F(number) => Code::F(number),
-            KeyCode::Enter => Code::Enter,
-            KeyCode::Esc => Code::Esc,
-            KeyCode::Tab => Code::Tab,
-            KeyCode::Backspace => Code::Backspace,
-            KeyCode::Delete => Code::Delete,
-            KeyCode::Insert => Code::Insert,
-            KeyCode::Up => Code::Up,
-            KeyCode::Down => Code::Down,
-            KeyCode::Left => Code::Left,
-            KeyCode::Right => Code::Right,
-            KeyCode::Home => Code::Home,
-            KeyCode::End => Code::End,
-            KeyCode::PageUp => Code::PageUp,
-            KeyCode::PageDown => Code::PageDown,
+            KeyCode::F(number) => KeySymbol::F(number),
+            KeyCode::Enter => KeySymbol::Enter,
+            KeyCode::Esc => KeySymbol::Esc,
+            KeyCode::Tab => KeySymbol::Tab,
+            KeyCode::Backspace => KeySymbol::Backspace,
+            KeyCode::Delete => KeySymbol::Delete,
+            KeyCode::Insert => KeySymbol::Insert,
+            KeyCode::Up => KeySymbol::Up,
+            KeyCode::Down => KeySymbol::Down,
+            KeyCode::Left => KeySymbol::Left,
+            KeyCode::Right => KeySymbol::Right,
+            KeyCode::Home => KeySymbol::Home,
+            KeyCode::End => KeySymbol::End,
+            KeyCode::PageUp => KeySymbol::PageUp,
+            KeyCode::PageDown => KeySymbol::PageDown,
             _ => return None,
         };
-        Some(Key { code, ctrl, alt, shift })
+        Some(KeyPress { symbol, ctrl, alt, shift })
     }
 }
 
-impl std::fmt::Display for Key {
-    /// As `keys.toml` and the bottom line write it.
+impl std::fmt::Display for KeyPress {
+    /// Formats the key as in `keys.toml` and in the footer.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let held = [(self.ctrl, "ctrl-"), (self.alt, "alt-"), (self.shift, "shift-")];
-        for (_, word) in held.iter().filter(|(held, _)| *held) {
-            f.write_str(word)?;
+        let modifiers = [(self.ctrl, "ctrl-"), (self.alt, "alt-"), (self.shift, "shift-")];
+        for (_, symbol_name) in modifiers.iter().filter(|(held, _)| *held) {
+            f.write_str(symbol_name)?;
         }
-        match self.code {
-            Code::Char(' ') => f.write_str("space"),
-            Code::Char('-') => f.write_str("minus"),
-            Code::Char(letter) => write!(f, "{letter}"),
-            Code::F(number) => write!(f, "f{number}"),
+        match self.symbol {
+            KeySymbol::Char(' ') => f.write_str("space"),
+            KeySymbol::Char('-') => f.write_str("minus"),
+            KeySymbol::Char(letter) => write!(f, "{letter}"),
+            KeySymbol::F(number) => write!(f, "f{number}"),
             named => {
-                let word = NAMED.iter().find(|(_, code)| *code == named).map_or("?", |(word, _)| *word);
-                f.write_str(word)
+                let symbol_name =
+                    NAMED_KEYS.iter().find(|(_, code)| *code == named).map_or("?", |(word, _)| *word);
+                f.write_str(symbol_name)
             }
         }
     }
 }
 
-const NAMED: [(&str, Code); 14] = [
-    ("enter", Code::Enter),
-    ("esc", Code::Esc),
-    ("tab", Code::Tab),
-    ("backspace", Code::Backspace),
-    ("delete", Code::Delete),
-    ("insert", Code::Insert),
-    ("up", Code::Up),
-    ("down", Code::Down),
-    ("left", Code::Left),
-    ("right", Code::Right),
-    ("home", Code::Home),
-    ("end", Code::End),
-    ("pageup", Code::PageUp),
-    ("pagedown", Code::PageDown),
+const NAMED_KEYS: [(&str, KeySymbol); 14] = [
+    ("enter", KeySymbol::Enter),
+    ("esc", KeySymbol::Esc),
+    ("tab", KeySymbol::Tab),
+    ("backspace", KeySymbol::Backspace),
+    ("delete", KeySymbol::Delete),
+    ("insert", KeySymbol::Insert),
+    ("up", KeySymbol::Up),
+    ("down", KeySymbol::Down),
+    ("left", KeySymbol::Left),
+    ("right", KeySymbol::Right),
+    ("home", KeySymbol::Home),
+    ("end", KeySymbol::End),
+    ("pageup", KeySymbol::PageUp),
+    ("pagedown", KeySymbol::PageDown),
 ];
 
-impl std::str::FromStr for Key {
+impl std::str::FromStr for KeyPress {
     type Err = String;
 
-    /// `ctrl-p`, `alt-enter`, `f1`, `y`.
-    fn from_str(word: &str) -> Result<Key, String> {
-        let bad =
-            || format!("`{word}` is not a key; keys are written like `ctrl-p`, `alt-enter`, `f1` or `y`");
-        let mut key = Key::char(' ');
-        let mut rest = word.trim();
-        while let Some((held, after)) = rest.split_once('-').filter(|(_, after)| !after.is_empty()) {
-            match held {
+    /// Parses `ctrl-p`, `alt-enter`, `f1`, `y`.
+    fn from_str(symbol_name: &str) -> Result<KeyPress, String> {
+        let bad = || {
+            format!("`{symbol_name}` is not a key; keys are written like `ctrl-p`, `alt-enter`, `f1` or `y`")
+        };
+        let mut key = KeyPress::from_letter(' ');
+        let mut rest = symbol_name.trim();
+        while let Some((modifiers, after)) = rest.split_once('-').filter(|(_, after)| !after.is_empty()) {
+            match modifiers {
                 "ctrl" => key.ctrl = true,
                 "alt" => key.alt = true,
                 "shift" => key.shift = true,
@@ -202,21 +206,21 @@ impl std::str::FromStr for Key {
             }
             rest = after;
         }
-        let named = NAMED.iter().find(|(name, _)| *name == rest).map(|(_, code)| *code);
-        let function = rest.strip_prefix('f').and_then(|number| number.parse().ok()).map(Code::F);
+        let named = NAMED_KEYS.iter().find(|(name, _)| *name == rest).map(|(_, code)| *code);
+        let function = rest.strip_prefix('f').and_then(|number| number.parse().ok()).map(KeySymbol::F);
         let mut letters = rest.chars();
         let letter = match (rest, letters.next(), letters.next()) {
-            ("space", _, _) => Some(Code::Char(' ')),
-            ("minus", _, _) => Some(Code::Char('-')),
-            (_, Some(letter), None) => Some(Code::Char(letter)),
+            ("space", _, _) => Some(KeySymbol::Char(' ')),
+            ("minus", _, _) => Some(KeySymbol::Char('-')),
+            (_, Some(letter), None) => Some(KeySymbol::Char(letter)),
             _ => None,
         };
-        key.code = named.or(function).or(letter).ok_or_else(bad)?;
-        if let Code::Char(letter) = key.code {
+        key.symbol = named.or(function).or(letter).ok_or_else(bad)?;
+        if let KeySymbol::Char(letter) = key.symbol {
             if key.ctrl {
-                key.code = Code::Char(letter.to_ascii_lowercase());
+                key.symbol = KeySymbol::Char(letter.to_ascii_lowercase());
             } else if key.shift {
-                key.code = Code::Char(letter.to_uppercase().next().unwrap_or(letter));
+                key.symbol = KeySymbol::Char(letter.to_uppercase().next().unwrap_or(letter));
             }
             key.shift = false;
         }
@@ -230,33 +234,40 @@ mod tests {
 
     #[test]
     fn a_key_is_written_as_it_is_read() {
-        for word in ["ctrl-p", "alt-enter", "shift-tab", "f1", "y", "space", "minus", "ctrl-alt-delete", "Y"]
+        for symbol_name in
+            ["ctrl-p", "alt-enter", "shift-tab", "f1", "y", "space", "minus", "ctrl-alt-delete", "Y"]
         {
-            let key: Key = word.parse().unwrap();
-            assert_eq!(key.to_string(), word);
+            let key: KeyPress = symbol_name.parse().unwrap();
+            assert_eq!(key.to_string(), symbol_name);
         }
-        assert_eq!("ctrl-P".parse::<Key>().unwrap(), Key::ctrl('p'));
-        assert_eq!("shift-y".parse::<Key>().unwrap(), Key::char('Y'));
+        assert_eq!("ctrl-P".parse::<KeyPress>().unwrap(), KeyPress::with_ctrl('p'));
+        assert_eq!("shift-y".parse::<KeyPress>().unwrap(), KeyPress::from_letter('Y'));
         for word in ["", "meta-x", "ctrl-", "fx", "enterr", "ctrl-alt"] {
-            assert!(word.parse::<Key>().is_err(), "{word}");
+            assert!(word.parse::<KeyPress>().is_err(), "{word}");
         }
     }
 
     #[test]
     fn a_key_that_is_let_go_is_no_key() {
         let mut event = KeyEvent::new(KeyCode::Char('P'), KeyModifiers::CONTROL);
-        assert_eq!(TermEvent::read(Event::Key(event)), Some(TermEvent::Key(Key::ctrl('p'))));
+        assert_eq!(
+            TerminalEvent::from_crossterm(Event::Key(event)),
+            Some(TerminalEvent::KeyPress(KeyPress::with_ctrl('p')))
+        );
         event.kind = KeyEventKind::Release;
-        assert_eq!(TermEvent::read(Event::Key(event)), None);
-        // Two ways of telling Ctrl-_.
-        for (letter, held) in
+        assert_eq!(TerminalEvent::from_crossterm(Event::Key(event)), None);
+        // Two encodings of Ctrl-_.
+        for (letter, modifiers) in
             [('7', KeyModifiers::CONTROL), ('-', KeyModifiers::CONTROL | KeyModifiers::SHIFT)]
         {
-            let event = Event::Key(KeyEvent::new(KeyCode::Char(letter), held));
-            assert_eq!(TermEvent::read(event), Some(TermEvent::Key(Key::ctrl('_'))));
+            let event = Event::Key(KeyEvent::new(KeyCode::Char(letter), modifiers));
+            assert_eq!(
+                TerminalEvent::from_crossterm(event),
+                Some(TerminalEvent::KeyPress(KeyPress::with_ctrl('_')))
+            );
         }
         let back = KeyEvent::new(KeyCode::BackTab, KeyModifiers::SHIFT);
-        let tab = Key { shift: true, ..Key::plain(Code::Tab) };
-        assert_eq!(TermEvent::read(Event::Key(back)), Some(TermEvent::Key(tab)));
+        let tab = KeyPress { shift: true, ..KeyPress::from_symbol(KeySymbol::Tab) };
+        assert_eq!(TerminalEvent::from_crossterm(Event::Key(back)), Some(TerminalEvent::KeyPress(tab)));
     }
 }

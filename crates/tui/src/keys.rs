@@ -1,48 +1,48 @@
-//! Keys: every action has a name, keys of its own, and a place where it counts. `keys.toml` gives it others.
+//! Key bindings: every action has a name, default keys and a context. `keys.toml` changes the keys.
 //!
-//! A mistake in that file is told and costs only itself. Elsewhere: what an action does (`app`).
-//! Invariant: no two actions have one key in one place, whatever the file says
+//! An error in that file is reported and only affects its action. Elsewhere: the effect of an action (`app`).
+//! Invariant: no two actions have the same key in a context
 //! (`a_key_that_two_actions_want_stays_with_the_first`).
 
 use std::collections::BTreeMap;
 
-use crate::event::Key;
+use crate::event::KeyPress;
 
-/// Where a key counts. What has no meaning there is looked up in `Anywhere`.
+/// The context of a key. A key without an action in the current context is looked up in `Anywhere`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum KeyContext {
     Anywhere,
     /// Text is typed.
     Composer,
-    /// A question has the focus.
-    Question,
-    /// A block of the conversation has it.
+    /// An ask has the focus.
+    Ask,
+    /// A block of the conversation has the focus.
     Block,
     /// A list is open.
     List,
 }
 
 macro_rules! actions {
-    ($($variant:ident = $name:literal, $place:ident, [$($key:literal),*], $says:literal;)+) => {
-        /// Something that a person can do with a key.
+    ($($variant:ident = $name:literal, $place:ident, [$($key:literal),*], $description:literal;)+) => {
+        /// An action that a key can trigger.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Action { $($variant),+ }
 
         impl Action {
             pub const ALL: &'static [Action] = &[$(Action::$variant),+];
 
-            /// Its name in `keys.toml`.
+            /// Returns the name in `keys.toml`.
             pub fn name(self) -> &'static str {
                 match self { $(Action::$variant => $name),+ }
             }
 
-            pub fn place(self) -> Place {
-                match self { $(Action::$variant => Place::$place),+ }
+            pub fn place(self) -> KeyContext {
+                match self { $(Action::$variant => KeyContext::$place),+ }
             }
 
-            /// What it does, in a word or two.
-            pub fn says(self) -> &'static str {
-                match self { $(Action::$variant => $says),+ }
+            /// Describes the action in a few words.
+            pub fn description(self) -> &'static str {
+                match self { $(Action::$variant => $description),+ }
             }
 
             fn default_keys(self) -> &'static [&'static str] {
@@ -53,20 +53,20 @@ macro_rules! actions {
 }
 
 actions! {
-    Leave = "leave", Anywhere, ["ctrl-c"], "leave (twice)";
+    Leave = "leave", Anywhere, ["ctrl-c"], "quit (twice)";
     Suspend = "suspend", Anywhere, ["ctrl-z"], "suspend";
-    Redraw = "redraw", Anywhere, ["ctrl-l"], "draw again";
+    Redraw = "redraw", Anywhere, ["ctrl-l"], "redraw";
     Help = "help", Anywhere, ["f1"], "help";
     Pods = "pods", Anywhere, ["ctrl-p"], "pods";
     Threads = "threads", Anywhere, ["ctrl-r"], "threads";
     Tasks = "tasks", Anywhere, ["ctrl-t"], "tasks";
-    Asks = "asks", Anywhere, ["alt-a"], "who asks";
+    Asks = "asks", Anywhere, ["alt-a"], "questions";
     PageUp = "page-up", Anywhere, ["pageup"], "scroll up";
     PageDown = "page-down", Anywhere, ["pagedown"], "scroll down";
-    LineUp = "line-up", Anywhere, ["shift-up"], "a line up";
-    LineDown = "line-down", Anywhere, ["shift-down"], "a line down";
-    Top = "top", Anywhere, ["ctrl-home"], "the beginning";
-    Follow = "follow", Anywhere, ["ctrl-end"], "the end";
+    LineUp = "line-up", Anywhere, ["shift-up"], "line up";
+    LineDown = "line-down", Anywhere, ["shift-down"], "line down";
+    Top = "top", Anywhere, ["ctrl-home"], "to the top";
+    Follow = "follow", Anywhere, ["ctrl-end"], "to the end";
     Pause = "pause", Anywhere, ["esc"], "pause";
     Send = "send", Composer, ["enter"], "send";
     Newline = "newline", Composer, ["alt-enter", "shift-enter", "ctrl-j"], "new line";
@@ -78,57 +78,57 @@ actions! {
     Newer = "newer", Composer, ["down"], "later input";
     Complete = "complete", Composer, ["tab"], "select";
     Back = "back", Composer, ["shift-tab"], "select upward";
-    Once = "answer-once", Question, ["y"], "yes, once";
-    Session = "answer-session", Question, ["a"], "for this session";
-    Rule = "answer-rule", Question, ["r"], "always, as a rule";
-    Deny = "answer-deny", Question, ["n"], "no, with a note";
-    Abort = "answer-abort", Question, ["x"], "no, and stop";
-    Words = "answer-words", Question, ["enter"], "answer in words";
+    Once = "answer-once", Ask, ["y"], "yes, once";
+    Session = "answer-session", Ask, ["a"], "for this session";
+    Rule = "answer-rule", Ask, ["r"], "always, as a rule";
+    Deny = "answer-deny", Ask, ["n"], "no, with a note";
+    Abort = "answer-abort", Ask, ["x"], "no, and stop";
+    Words = "answer-words", Ask, ["enter"], "answer in words";
     Previous = "previous", Block, ["up", "shift-tab"], "up";
     Next = "next", Block, ["down", "tab"], "down";
     Open = "open", Block, ["enter", "o"], "open or close";
     Copy = "copy", Block, ["y", "c"], "copy";
     Up = "list-up", List, ["up"], "up";
     Down = "list-down", List, ["down"], "down";
-    Left = "list-left", List, ["left"], "change back";
+    Left = "list-left", List, ["left"], "previous value";
     Right = "list-right", List, ["right", "tab"], "change";
     Choose = "choose", List, ["enter"], "choose";
     Close = "close", List, ["esc"], "close";
     ForkIt = "list-fork", List, ["ctrl-f"], "fork";
     StopIt = "list-stop", List, ["ctrl-x"], "stop";
-    PauseIt = "list-pause", List, ["ctrl-o"], "pause, or go on";
-    ArchiveIt = "list-archive", List, ["ctrl-a"], "archive, or put back";
-    MessageIt = "list-message", List, ["ctrl-s"], "say something to it";
-    RenameIt = "list-rename", List, ["ctrl-n"], "another name";
+    PauseIt = "list-pause", List, ["ctrl-o"], "pause or resume";
+    ArchiveIt = "list-archive", List, ["ctrl-a"], "archive or unarchive";
+    MessageIt = "list-message", List, ["ctrl-s"], "send a message";
+    RenameIt = "list-rename", List, ["ctrl-n"], "rename";
 }
 
-/// Which key does what.
+/// The actions of all keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keys {
-    bound: BTreeMap<(Place, Key), Action>,
+pub struct KeyBindings {
+    bindings: BTreeMap<(KeyContext, KeyPress), Action>,
 }
 
-impl Default for Keys {
-    fn default() -> Keys {
-        Keys::read("").0
+impl Default for KeyBindings {
+    fn default() -> KeyBindings {
+        KeyBindings::parse_config("").0
     }
 }
 
-impl Keys {
-    /// Reads `keys.toml`: the name of an action, and its key or a list of keys; an empty list takes its keys away. What
-    /// cannot be used is told, and leaves the action as it was.
-    pub fn read(text: &str) -> (Keys, Vec<String>) {
+impl KeyBindings {
+    /// Parses `keys.toml`: the name of an action with its key or a list of keys. An empty list removes all
+    /// keys. Invalid entries are reported and leave the action unchanged.
+    pub fn parse_config(text: &str) -> (KeyBindings, Vec<String>) {
         let mut problems = Vec::new();
         let table: toml::Table = toml::from_str(text).unwrap_or_else(|e| {
-            problems.push(format!("keys.toml is not TOML: {}", e.message()));
+            problems.push(format!("keys.toml: invalid TOML: {}", e.message()));
             toml::Table::new()
         });
         for name in table.keys().filter(|name| !Action::ALL.iter().any(|action| action.name() == *name)) {
-            problems.push(format!("keys.toml: there is no action `{name}`; F1 lists them"));
+            problems.push(format!("keys.toml: unknown action `{name}`; F1 lists the actions"));
         }
         let wishes = Action::ALL.iter().map(|action| {
             let wished = table.get(action.name());
-            let keys = match wished.map(|value| wished_keys(*action, value)) {
+            let keys = match wished.map(|value| parse_key_list(*action, value)) {
                 Some(Ok(keys)) => keys,
                 other => {
                     problems.extend(other.and_then(Result::err));
@@ -137,19 +137,19 @@ impl Keys {
             };
             (*action, wished.is_some(), keys)
         });
-        let mut wishes: Vec<(Action, bool, Vec<Key>)> = wishes.collect();
-        // What the person says comes before what was there.
+        let mut wishes: Vec<(Action, bool, Vec<KeyPress>)> = wishes.collect();
+        // User settings take precedence over defaults.
         wishes.sort_by_key(|(_, wished, _)| !wished);
-        let mut keys = Keys { bound: BTreeMap::new() };
-        for (action, wished, wanted) in wishes {
-            for key in wanted {
-                match keys.taken(action.place(), key) {
+        let mut keys = KeyBindings { bindings: BTreeMap::new() };
+        for (action, wished, target) in wishes {
+            for key in target {
+                match keys.bound_action(action.place(), key) {
                     None => {
-                        keys.bound.insert((action.place(), key), action);
+                        keys.bindings.insert((action.place(), key), action);
                     }
-                    // A default that gives way to a wish is what the wish is for.
+                    // A default that yields to a user setting is intended.
                     Some(other) if wished => problems.push(format!(
-                        "keys.toml: {key} is wanted by `{}` and by `{}`; it stays with the first",
+                        "keys.toml: {key} is set for `{}` and for `{}`; the first is used",
                         other.name(),
                         action.name()
                     )),
@@ -159,45 +159,46 @@ impl Keys {
         }
         for action in Action::ALL {
             let meant = table.get(action.name()).is_some();
-            if !meant && keys.key_of(*action).is_none() {
+            if !meant && keys.first_key(*action).is_none() {
                 problems.push(format!("keys.toml: `{}` has no key left", action.name()));
             }
         }
         (keys, problems)
     }
 
-    /// Who has the key in that place already.
-    fn taken(&self, place: Place, key: Key) -> Option<Action> {
-        self.bound.get(&(place, key)).copied()
+    /// Returns the action of a key in a context.
+    fn bound_action(&self, place: KeyContext, key: KeyPress) -> Option<Action> {
+        self.bindings.get(&(place, key)).copied()
     }
 
-    pub fn action(&self, place: Place, key: Key) -> Option<Action> {
-        let here = self.bound.get(&(place, key));
-        here.or_else(|| self.bound.get(&(Place::Anywhere, key))).copied()
+    pub fn action_for(&self, place: KeyContext, key: KeyPress) -> Option<Action> {
+        let here = self.bindings.get(&(place, key));
+        here.or_else(|| self.bindings.get(&(KeyContext::Anywhere, key))).copied()
     }
 
-    /// The first key of an action, if it has one.
-    pub fn key_of(&self, action: Action) -> Option<Key> {
-        self.keys_of(action).into_iter().next()
+    /// Returns the first key of an action.
+    pub fn first_key(&self, action: Action) -> Option<KeyPress> {
+        self.keys_for(action).into_iter().next()
     }
 
-    /// All keys of an action, the one that is shown first.
-    pub fn keys_of(&self, action: Action) -> Vec<Key> {
-        let defaults: Vec<Key> = action.default_keys().iter().filter_map(|word| word.parse().ok()).collect();
-        let rank = |key: &Key| defaults.iter().position(|default| default == key).unwrap_or(usize::MAX);
-        let bound = self.bound.iter().filter(|(_, bound)| **bound == action);
-        let mut keys: Vec<Key> = bound.map(|((_, key), _)| *key).collect();
+    /// Returns all keys of an action, the displayed one first.
+    pub fn keys_for(&self, action: Action) -> Vec<KeyPress> {
+        let defaults: Vec<KeyPress> =
+            action.default_keys().iter().filter_map(|word| word.parse().ok()).collect();
+        let rank = |key: &KeyPress| defaults.iter().position(|default| default == key).unwrap_or(usize::MAX);
+        let bound = self.bindings.iter().filter(|(_, bound)| **bound == action);
+        let mut keys: Vec<KeyPress> = bound.map(|((_, key), _)| *key).collect();
         keys.sort_by_key(rank);
         keys
     }
 }
 
-fn wished_keys(action: Action, value: &toml::Value) -> Result<Vec<Key>, String> {
+fn parse_key_list(action: Action, value: &toml::Value) -> Result<Vec<KeyPress>, String> {
     let words: Vec<&str> = match value {
         toml::Value::String(word) => vec![word],
         toml::Value::Array(list) => list.iter().map(|word| word.as_str().unwrap_or_default()).collect(),
         _ => {
-            let what = format!("keys.toml: `{}` is a key or a list of keys", action.name());
+            let what = format!("keys.toml: `{}` must be a key or a list of keys", action.name());
             return Err(what);
         }
     };
@@ -210,51 +211,70 @@ fn wished_keys(action: Action, value: &toml::Value) -> Result<Vec<Key>, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Code;
+    use crate::event::KeySymbol;
 
     #[test]
     fn the_defaults_do_not_contradict_each_other() {
         let mut seen = BTreeMap::new();
         for action in Action::ALL {
             for word in action.default_keys() {
-                let key: Key = word.parse().unwrap();
+                let key: KeyPress = word.parse().unwrap();
                 assert_eq!(seen.insert((action.place(), key), action), None, "{word}");
             }
         }
-        let (keys, problems) = Keys::read("");
+        let (keys, problems) = KeyBindings::parse_config("");
         assert!(problems.is_empty());
-        assert_eq!(keys.action(Place::Composer, Key::plain(Code::Enter)), Some(Action::Send));
-        assert_eq!(keys.action(Place::Composer, Key::ctrl('p')), Some(Action::Pods), "it counts anywhere");
-        assert_eq!(keys.action(Place::Composer, Key::char('y')), None, "letters are typed there");
+        assert_eq!(
+            keys.action_for(KeyContext::Composer, KeyPress::from_symbol(KeySymbol::Enter)),
+            Some(Action::Send)
+        );
+        assert_eq!(
+            keys.action_for(KeyContext::Composer, KeyPress::with_ctrl('p')),
+            Some(Action::Pods),
+            "it counts anywhere"
+        );
+        assert_eq!(
+            keys.action_for(KeyContext::Composer, KeyPress::from_letter('y')),
+            None,
+            "letters are typed there"
+        );
         for action in Action::ALL {
-            assert!(keys.key_of(*action).is_some(), "{}", action.name());
+            assert!(keys.first_key(*action).is_some(), "{}", action.name());
         }
     }
 
     #[test]
     fn a_file_gives_an_action_other_keys() {
-        let (keys, problems) = Keys::read("pods = \"f2\"\nsteer = [\"ctrl-s\", \"f3\"]\nsuspend = []\n");
+        let (keys, problems) =
+            KeyBindings::parse_config("pods = \"f2\"\nsteer = [\"ctrl-s\", \"f3\"]\nsuspend = []\n");
         assert!(problems.is_empty(), "{problems:?}");
-        assert_eq!(keys.action(Place::Composer, "f2".parse().unwrap()), Some(Action::Pods));
-        assert_eq!(keys.action(Place::Composer, Key::ctrl('p')), None);
-        assert_eq!(keys.action(Place::Composer, Key::ctrl('s')), Some(Action::Steer));
-        assert_eq!(keys.key_of(Action::Suspend), None);
+        assert_eq!(keys.action_for(KeyContext::Composer, "f2".parse().unwrap()), Some(Action::Pods));
+        assert_eq!(keys.action_for(KeyContext::Composer, KeyPress::with_ctrl('p')), None);
+        assert_eq!(keys.action_for(KeyContext::Composer, KeyPress::with_ctrl('s')), Some(Action::Steer));
+        assert_eq!(keys.first_key(Action::Suspend), None);
     }
 
     #[test]
     fn a_key_that_two_actions_want_stays_with_the_first() {
-        let (keys, problems) =
-            Keys::read("pods = \"f2\"\nthreads = \"f2\"\nhelp = 3\nfly = \"x\"\ntop = \"hm\"\n");
-        assert_eq!(keys.action(Place::List, "f2".parse().unwrap()), Some(Action::Pods));
-        assert_eq!(keys.action(Place::List, "f1".parse().unwrap()), Some(Action::Help), "it stays as it was");
+        let (keys, problems) = KeyBindings::parse_config(
+            "pods = \"f2\"\nthreads = \"f2\"\nhelp = 3\nfly = \"x\"\ntop = \"hm\"\n",
+        );
+        assert_eq!(keys.action_for(KeyContext::List, "f2".parse().unwrap()), Some(Action::Pods));
+        assert_eq!(
+            keys.action_for(KeyContext::List, "f1".parse().unwrap()),
+            Some(Action::Help),
+            "it stays as it was"
+        );
         let told = problems.join("\n");
-        for wanted in ["`pods` and by `threads`", "no action `fly`", "`help` is a key", "`hm` is not a key"] {
-            assert!(told.contains(wanted), "{told}");
+        for target in
+            ["`pods` and for `threads`", "unknown action `fly`", "`help` must be a key", "`hm` is not a key"]
+        {
+            assert!(told.contains(target), "{told}");
         }
-        // A default gives way to a wish; who loses its last key by that is told.
-        let (keys, problems) = Keys::read("pods = \"ctrl-r\"\n");
+        // A default yields to a user setting; an action that loses its last key is reported.
+        let (keys, problems) = KeyBindings::parse_config("pods = \"ctrl-r\"\n");
         assert_eq!(problems, ["keys.toml: `threads` has no key left"]);
-        assert_eq!(keys.action(Place::List, Key::ctrl('r')), Some(Action::Pods));
-        assert!(!Keys::read("pods = ").1.is_empty());
+        assert_eq!(keys.action_for(KeyContext::List, KeyPress::with_ctrl('r')), Some(Action::Pods));
+        assert!(!KeyBindings::parse_config("pods = ").1.is_empty());
     }
 }

@@ -1,32 +1,34 @@
-//! Tui: the terminal. A client of pods' sockets that keeps no truth: closing it or killing it stops no work.
+//! The terminal UI: a client of pod sockets without authoritative state. Closing or killing it stops no work.
 //!
-//! A mind that can be tested without a terminal (`app`, with `composer` and `keys`), and hands around it: the terminal
-//! itself (`terminal`), the loop (`room`), one connection (`link`), files (`keep`), the person's editor (`editor`).
-//! Elsewhere: what a session looks like (`view`), sessions, pods and models (whoever implements `Outside`).
+//! A state machine that is testable without a terminal (`app`, with `composer` and `keys`), and I/O around
+//! it: the terminal (`terminal`), the main loop (`main_loop`), one connection (`pod_link`), files
+//! (`storage`), the user's editor (`editor`). Elsewhere: the view of a session (`view`); sessions, pods and
+//! models (implementations of `TuiBackend`).
 
 mod app;
+mod backend;
 mod composer;
+mod connect;
 mod editor;
 mod event;
-mod keep;
 mod keys;
-mod link;
-mod outside;
+mod main_loop;
 pub mod paint;
 pub mod panes;
-mod reach;
-mod room;
+mod pod_link;
 mod run;
 mod signals;
+mod storage;
 mod terminal;
-mod wake;
+mod wakeups;
 
-pub use app::{App, Do, Link, Msg, Setup};
-pub use composer::{Chip, Draft};
-pub use event::{Code, Key, TermEvent};
-pub use keep::Settings;
-pub use keys::{Action, Keys, Place};
-pub use outside::{
-    Answer, Asking, FirstRun, Holder, Look, ModelLine, Outside, Question, SkillLine, Trouble, Where,
+pub use app::{App, AppEffect, AppMessage, AppSetup, LinkEvent};
+pub use backend::{
+    BackendError, BackendFuture, BackendRequest, BackendResponse, FirstRun, ModelLine, ScopeHolder,
+    SkillLine, ThreadPreview, TuiBackend, WorkTarget,
 };
-pub use run::{Left, RunError, Start, run};
+pub use composer::{Attachment, ComposerDraft};
+pub use event::{KeyPress, KeySymbol, TerminalEvent};
+pub use keys::{Action, KeyBindings, KeyContext};
+pub use run::{ExitReason, RunError, TuiOptions, run_tui};
+pub use storage::TuiSettings;

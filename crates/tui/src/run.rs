@@ -1,6 +1,6 @@
-//! Where the terminal starts and how it ends.
+//! Starts and ends the UI.
 //!
-//! Elsewhere: the loop (`room`), what is shown and done (`app`).
+//! Elsewhere: the loop (`main_loop`), the state machine (`app`).
 
 use std::io;
 use std::path::PathBuf;
@@ -8,44 +8,44 @@ use std::path::PathBuf;
 use minke_record::SessionId;
 use thiserror::Error;
 
-use crate::app::{App, Setup};
-use crate::keep::Keep;
-use crate::keys::Keys;
-use crate::outside::Outside;
-use crate::room::Room;
+use crate::app::{App, AppSetup};
+use crate::backend::TuiBackend;
+use crate::keys::KeyBindings;
+use crate::main_loop::MainLoop;
 use crate::signals::Signals;
+use crate::storage::StateStore;
 use crate::terminal::Terminal;
 
-/// Where the terminal starts.
+/// Options of the UI.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct TuiOptions {
     pub cwd: PathBuf,
-    /// The person's own directory, which is shown as `~`.
+    /// The user's home directory, shown as `~`.
     pub home: Option<PathBuf>,
-    /// Attached to it; else with what there is.
+    /// The session to attach to; `None` opens the start screen.
     pub session: Option<SessionId>,
-    /// Where drafts, earlier inputs and settings are kept.
-    pub state: PathBuf,
-    /// The person's `keys.toml`, if there is one.
+    /// Directory of drafts, history and settings.
+    pub state_dir: PathBuf,
+    /// Contents of the user's `keys.toml`.
     pub keys: Option<String>,
     pub no_color: bool,
-    /// Plain lines for a screen reader, whatever is set.
+    /// Enables plain lines for a screen reader in any case.
     pub plain: bool,
-    /// A name for this terminal's inputs that no other one has.
+    /// Unique prefix for the ids of this terminal's inputs.
     pub seed: String,
-    /// The person's editor.
+    /// The user's editor.
     pub editor: Option<String>,
-    /// The workspace of `cwd`: no program is started from there.
+    /// The workspace of `cwd`; programs inside of it are never started.
     pub workspace: PathBuf,
-    /// Nothing is said and nothing is ordered: somebody else does it all.
-    pub looks_on: bool,
+    /// Read-only mode: sends no inputs and changes nothing.
+    pub read_only: bool,
 }
 
-/// How it ended.
+/// How the UI ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// The person left; the session that was attached goes on.
-    ByPerson {
+pub enum ExitReason {
+    /// The user quit; the attached session keeps running.
+    ByUser {
         attached: Option<SessionId>,
     },
     BySignal,
@@ -53,19 +53,19 @@ pub enum Left {
 
 #[derive(Debug, Error)]
 pub enum RunError {
-    #[error("this terminal cannot be used")]
+    #[error("could not use this terminal")]
     Terminal(#[source] io::Error),
-    #[error("signals cannot be listened for")]
+    #[error("could not listen for signals")]
     Signals(#[source] io::Error),
 }
 
-/// Runs until the person leaves.
-pub async fn run(start: Start, outside: &dyn Outside) -> Result<Left, RunError> {
-    let keep = Keep::new(start.state.clone());
-    let (keys, problems) = Keys::read(start.keys.as_deref().unwrap_or_default());
-    let settings = keep.settings();
+/// Runs until the user quits.
+pub async fn run_tui(start: TuiOptions, backend: &dyn TuiBackend) -> Result<ExitReason, RunError> {
+    let storage = StateStore::new(start.state_dir.clone());
+    let (keys, problems) = KeyBindings::parse_config(start.keys.as_deref().unwrap_or_default());
+    let settings = storage.load_settings();
     let mouse = settings.mouse;
-    let setup = Setup {
+    let setup = AppSetup {
         cwd: start.cwd.clone(),
         home: start.home.clone(),
         seed: start.seed.clone(),
@@ -73,23 +73,24 @@ pub async fn run(start: Start, outside: &dyn Outside) -> Result<Left, RunError> 
         settings,
         no_color: start.no_color,
         plain: start.plain,
-        past: keep.past(),
-        draft: keep.draft(None).filter(|_| start.session.is_none()),
-        looks_on: start.looks_on,
+        history: storage.load_history(),
+        draft: storage.load_draft(None).filter(|_| start.session.is_none()),
+        read_only: start.read_only,
         problems,
     };
     let mut app = App::new(setup);
     let signals = Signals::listen().map_err(RunError::Signals)?;
     let first = match start.session {
-        Some(session) => app.attach(session, outside.now()),
-        None => app.open(outside.now()),
+        Some(session) => app.attach_session(session, backend.now_ms()),
+        None => app.show_start(backend.now_ms()),
     };
     let terminal = Terminal::enter(mouse).map_err(RunError::Terminal)?;
-    let mut room = Room::new(app, outside, (keep, terminal, signals), (start.editor, start.workspace));
+    let mut main_loop =
+        MainLoop::new(app, backend, (storage, terminal, signals), (start.editor, start.workspace));
     for order in first {
-        room.perform(order)?;
+        main_loop.run_effect(order)?;
     }
-    let left = room.stay().await;
-    room.end().await;
+    let left = main_loop.run_loop().await;
+    main_loop.shut_down().await;
     left
 }

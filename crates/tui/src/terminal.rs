@@ -1,7 +1,7 @@
-//! The terminal itself: taken over while it is held, and as it was before when it is let go, also by a panic.
+//! Takes over the terminal and restores it, also after a panic.
 //!
-//! A frame is written at once, between the marks of a synchronized update, so that no half of it is seen.
-//! Invariant: however the program ends, short of being killed, the terminal is as it was
+//! Each frame is written at once inside of a synchronized update, so that no partial frame is visible.
+//! Invariant: the terminal is restored however the program ends, except by SIGKILL
 //! (`a_signal_gives_the_terminal_back`, `a_panic_gives_the_terminal_back_and_can_be_read`).
 
 use std::cell::RefCell;
@@ -24,18 +24,18 @@ use ratatui::layout::Rect;
 use ratatui::{Frame, TerminalOptions, Viewport};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// What is drawn where the terminal does not say how large it is.
+/// Assumed size if the terminal does not report one.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
-/// Whether the terminal is ours now; a panic asks from anywhere.
-static HELD: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal is taken over; read by the panic hook of any thread.
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
-type Drawn = Rc<RefCell<Vec<u8>>>;
+type SharedBuffer = Rc<RefCell<Vec<u8>>>;
 
-/// What is drawn waits here until the frame is whole.
-struct Held(Drawn);
+/// Collects the output until the frame is complete.
+struct FrameWriter(SharedBuffer);
 
-impl Write for Held {
+impl Write for FrameWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -46,62 +46,68 @@ impl Write for Held {
     }
 }
 
-/// The terminal, held.
+/// The terminal, taken over.
 pub(crate) struct Terminal {
-    drawing: ratatui::Terminal<CrosstermBackend<Held>>,
-    drawn: Drawn,
+    terminal: ratatui::Terminal<CrosstermBackend<FrameWriter>>,
+    output: SharedBuffer,
     mouse: bool,
-    shape: Shape,
-    size: Rect,
+    cursor_shape: CursorShape,
+    terminal_size: Rect,
 }
 
-/// What the cursor looks like.
+/// The cursor shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Shape {
-    /// As the person's terminal has it.
+pub(crate) enum CursorShape {
+    /// The default of the terminal.
     #[default]
-    Own,
+    Default,
     /// Between two letters.
     Bar,
     /// On a letter.
     Block,
-    /// A letter is about to be put in the place of this one.
-    Line,
+    /// The next key replaces the letter.
+    Underline,
 }
 
-impl Shape {
-    fn style(self) -> cursor::SetCursorStyle {
+impl CursorShape {
+    fn cursor_style(self) -> cursor::SetCursorStyle {
         match self {
-            Shape::Own => cursor::SetCursorStyle::DefaultUserShape,
-            Shape::Bar => cursor::SetCursorStyle::SteadyBar,
-            Shape::Block => cursor::SetCursorStyle::SteadyBlock,
-            Shape::Line => cursor::SetCursorStyle::SteadyUnderScore,
+            CursorShape::Default => cursor::SetCursorStyle::DefaultUserShape,
+            CursorShape::Bar => cursor::SetCursorStyle::SteadyBar,
+            CursorShape::Block => cursor::SetCursorStyle::SteadyBlock,
+            CursorShape::Underline => cursor::SetCursorStyle::SteadyUnderScore,
         }
     }
 }
 
 impl Terminal {
-    /// Takes it over. What a panic says is to be read, so the terminal is let go before it says it.
+    /// Takes over the terminal, and installs a panic hook that restores it before printing the panic.
     pub(crate) fn enter(mouse: bool) -> io::Result<Terminal> {
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let_go();
+            restore_terminal();
             report(info);
         }));
-        let drawn = Drawn::default();
-        let size = size();
-        let drawing = fresh(&drawn, size)?;
-        let mut terminal = Terminal { drawing, drawn, mouse, shape: Shape::Own, size };
-        terminal.take()?;
+        let output = SharedBuffer::default();
+        let size = terminal_size();
+        let drawing = new_backend(&output, size)?;
+        let mut terminal = Terminal {
+            terminal: drawing,
+            output,
+            mouse,
+            cursor_shape: CursorShape::Default,
+            terminal_size: size,
+        };
+        terminal.take_over()?;
         Ok(terminal)
     }
 
-    /// Takes it over again, after somebody else had it.
-    pub(crate) fn take(&mut self) -> io::Result<()> {
+    /// Takes over the terminal again after another program has used it.
+    pub(crate) fn take_over(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
-        HELD.store(true, Ordering::SeqCst);
+        IS_ACTIVE.store(true, Ordering::SeqCst);
         let mut out = io::stdout();
-        // Terminals that do not know the flags for keys pass over them; asking first would cost a wait.
+        // Terminals ignore unknown keyboard flags; querying support would cost a round trip.
         execute!(
             out,
             EnterAlternateScreen,
@@ -110,17 +116,17 @@ impl Terminal {
             PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES),
             cursor::Hide
         )
-        .inspect_err(|_| let_go())?;
+        .inspect_err(|_| restore_terminal())?;
         if self.mouse {
             execute!(out, EnableMouseCapture)?;
         }
-        self.clear()
+        self.clear_screen()
     }
 
-    /// Lets somebody else have it.
-    pub(crate) fn give(&mut self) {
-        self.shape = Shape::Own;
-        let_go();
+    /// Restores the terminal for another program.
+    pub(crate) fn release(&mut self) {
+        self.cursor_shape = CursorShape::Default;
+        restore_terminal();
     }
 
     pub(crate) fn set_mouse(&mut self, mouse: bool) -> io::Result<()> {
@@ -135,59 +141,66 @@ impl Terminal {
         Ok(())
     }
 
-    /// The next frame is drawn in full. A new one knows of nothing that is on the screen; the library's own way would ask
-    /// the terminal where its cursor is, and wait for an answer.
-    pub(crate) fn clear(&mut self) -> io::Result<()> {
-        self.size = size();
-        self.drawing = fresh(&self.drawn, self.size)?;
-        let mut drawn = self.drawn.borrow_mut();
-        drawn.clear();
-        queue!(&mut *drawn, ResetColor, Clear(ClearType::All))
+    /// Draws the next frame completely with a new backend. The library's own method would query the cursor
+    /// position and wait for the terminal.
+    pub(crate) fn clear_screen(&mut self) -> io::Result<()> {
+        self.terminal_size = terminal_size();
+        self.terminal = new_backend(&self.output, self.terminal_size)?;
+        let mut output = self.output.borrow_mut();
+        output.clear();
+        queue!(&mut *output, ResetColor, Clear(ClearType::All))
     }
 
-    /// Shows a frame, with the cursor in this shape.
-    pub(crate) fn show(&mut self, shape: Shape, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        if size() != self.size {
-            self.clear()?;
+    /// Draws a frame and sets the cursor shape.
+    pub(crate) fn draw_frame(
+        &mut self,
+        shape: CursorShape,
+        draw: impl FnOnce(&mut Frame<'_>),
+    ) -> io::Result<()> {
+        if terminal_size() != self.terminal_size {
+            self.clear_screen()?;
         }
-        self.drawing.draw(draw)?;
-        if self.shape != shape {
-            self.shape = shape;
-            queue!(&mut *self.drawn.borrow_mut(), shape.style())?;
+        self.terminal.draw(draw)?;
+        if self.cursor_shape != shape {
+            self.cursor_shape = shape;
+            queue!(&mut *self.output.borrow_mut(), shape.cursor_style())?;
         }
-        let drawn = std::mem::take(&mut *self.drawn.borrow_mut());
-        if drawn.is_empty() {
+        let output = std::mem::take(&mut *self.output.borrow_mut());
+        if output.is_empty() {
             return Ok(());
         }
-        let mut whole = Vec::with_capacity(drawn.len() + 32);
+        let mut whole = Vec::with_capacity(output.len() + 32);
         queue!(whole, BeginSynchronizedUpdate)?;
-        whole.extend_from_slice(&drawn);
+        whole.extend_from_slice(&output);
         queue!(whole, EndSynchronizedUpdate)?;
         let mut out = io::stdout().lock();
         out.write_all(&whole)?;
         out.flush()
     }
 
-    /// Keys that came together with a change of size are left unread by the library until the next key comes: it looks at
-    /// one of the two, and is not told a second time of the other. Setting the modes that are set tells it again.
-    pub(crate) fn listen_again(&self) -> io::Result<()> {
+    /// Works around a defect of the event library: keys that arrive together with a resize remain unread
+    /// until the next key. Setting the modes again triggers another event.
+    pub(crate) fn restart_input(&self) -> io::Result<()> {
         let modes = tcgetattr(io::stdin())?;
         Ok(tcsetattr(io::stdin(), OptionalActions::Now, &modes)?)
     }
 
-    /// Words for the terminal itself, between two frames.
-    pub(crate) fn tell(&mut self, command: impl crossterm::Command) -> io::Result<()> {
+    /// Writes a command to the terminal between two frames.
+    pub(crate) fn execute(&mut self, command: impl crossterm::Command) -> io::Result<()> {
         execute!(io::stdout(), command)
     }
 }
 
-fn fresh(drawn: &Drawn, size: Rect) -> io::Result<ratatui::Terminal<CrosstermBackend<Held>>> {
+fn new_backend(
+    output: &SharedBuffer,
+    size: Rect,
+) -> io::Result<ratatui::Terminal<CrosstermBackend<FrameWriter>>> {
     let options = TerminalOptions { viewport: Viewport::Fixed(size) };
-    ratatui::Terminal::with_options(CrosstermBackend::new(Held(drawn.clone())), options)
+    ratatui::Terminal::with_options(CrosstermBackend::new(FrameWriter(output.clone())), options)
 }
 
-/// As the terminal on stdout says; that of somebody else who started this is of no interest.
-fn size() -> Rect {
+/// Returns the size of the terminal on stdout, not of the parent's terminal.
+fn terminal_size() -> Rect {
     let (columns, rows) = match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
         _ => DEFAULT_SIZE,
@@ -197,14 +210,14 @@ fn size() -> Rect {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let_go();
+        restore_terminal();
     }
 }
 
-/// Once: a second time the cursor would go back to where it was, and what a panic has said be overwritten. If even this
-/// fails the terminal is gone, and nobody is left to be told.
-fn let_go() {
-    if !HELD.swap(false, Ordering::SeqCst) {
+/// Restores the terminal once: a second time would move the cursor back and overwrite the panic message.
+/// Errors are ignored, because the terminal is gone then.
+fn restore_terminal() {
+    if !IS_ACTIVE.swap(false, Ordering::SeqCst) {
         return;
     }
     let mut out = io::stdout();
@@ -215,7 +228,7 @@ fn let_go() {
         PopKeyboardEnhancementFlags,
         DisableFocusChange,
         DisableBracketedPaste,
-        Shape::Own.style(),
+        CursorShape::Default.cursor_style(),
         cursor::Show,
         LeaveAlternateScreen
     ));

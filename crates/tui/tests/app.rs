@@ -1,13 +1,14 @@
-//! Stories of the terminal's mind: keys and frames go in, orders and pictures come out. No terminal, no pod, no clock.
+//! Stories of the UI state machine: keys and frames in, effects and screens out, without terminal, pod or
+//! clock.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use minke_protocol::{Completion, CompletionKind, Completions, Frame, Method, ReplyData, RunMode};
 use minke_record::{Decision, InputSegment, SessionId};
 use minke_tui::panes::ThreadRow;
 use minke_tui::{
-    Answer, App, Do, FirstRun, Key, Keys, Link, ModelLine, Msg, Question, Settings, Setup, TermEvent,
-    Trouble, Where,
+    App, AppEffect, AppMessage, AppSetup, BackendError, BackendRequest, BackendResponse, FirstRun,
+    KeyBindings, KeyPress, LinkEvent, ModelLine, TerminalEvent, TuiSettings, WorkTarget,
 };
 use minke_view::PodRow;
 use ratatui::Terminal;
@@ -22,121 +23,126 @@ const RUN: &str = "01970000-0000-7000-8000-000000000005";
 const ASK: &str = "01970000-0000-7000-8000-000000000004";
 const QUEUED: &str = "01970000-0000-7000-8000-000000000002";
 
-fn session() -> SessionId {
+fn sample_session() -> SessionId {
     "01970000-0000-7000-8000-000000000001".parse().unwrap()
 }
 
-/// A terminal of paper.
-struct Room {
+/// A UI without a terminal.
+struct TestApp {
     app: App,
     now: u64,
     seq: u64,
     size: (u16, u16),
-    /// Orders that nobody has looked at.
-    orders: Vec<Do>,
+    /// Effects that the test has not taken.
+    effects: Vec<AppEffect>,
 }
 
-impl Room {
-    fn new(setup: Setup) -> Room {
-        Room { app: App::new(setup), now: 1_000_000, seq: 0, size: (80, 24), orders: Vec::new() }
+impl TestApp {
+    fn new(setup: AppSetup) -> TestApp {
+        TestApp { app: App::new(setup), now: 1_000_000, seq: 0, size: (80, 24), effects: Vec::new() }
     }
 
-    /// Attached to an idle pod that has said hello.
-    fn attached() -> Room {
-        Room::attached_with(Setup { seed: "t".into(), ..Setup::default() })
+    /// Attached to an idle pod after its hello.
+    fn attached_app() -> TestApp {
+        TestApp::attached_app_with(AppSetup { seed: "t".into(), ..AppSetup::default() })
     }
 
-    fn attached_with(setup: Setup) -> Room {
-        let mut room = Room::new(setup);
-        room.orders = room.app.attach(session(), room.now);
-        assert_eq!(room.orders, [Do::Attach { session: session(), again: false }]);
-        room.orders.clear();
-        room.join(None);
-        room.snapshot("idle");
-        room.entry(json!({ "kind": "user_input", "segments": [{"kind": "text", "content": "hi"}], "from": {"actor": "person"} }));
-        room.reply_of_model("Hello, *you*.");
-        room
+    fn attached_app_with(setup: AppSetup) -> TestApp {
+        let mut app = TestApp::new(setup);
+        app.effects = app.app.attach_session(sample_session(), app.now);
+        assert_eq!(app.effects, [AppEffect::Attach { session: sample_session(), rejoin: false }]);
+        app.effects.clear();
+        app.join_pod(None);
+        app.send_snapshot("idle");
+        app.send_entry(json!({ "kind": "user_input", "segments": [{"kind": "text", "content": "hi"}], "from": {"actor": "person"} }));
+        app.send_model_reply("Hello, *you*.");
+        app
     }
 
-    fn join(&mut self, draft: Option<minke_tui::Draft>) {
-        self.msg(Msg::Link(Link::Joined { session: session(), name: "tale".into(), draft }));
+    fn join_pod(&mut self, draft: Option<minke_tui::ComposerDraft>) {
+        self.send_message(AppMessage::LinkEvent(LinkEvent::Joined {
+            session: sample_session(),
+            name: "tale".into(),
+            draft,
+        }));
     }
 
-    fn msg(&mut self, msg: Msg) {
-        self.orders.extend(self.app.update(msg, self.now));
+    fn send_message(&mut self, msg: AppMessage) {
+        self.effects.extend(self.app.update(msg, self.now));
     }
 
-    fn frame(&mut self, frame: &Value) {
+    fn send_frame(&mut self, frame: &Value) {
         let frame = Frame::parse(&frame.to_string()).unwrap_or_else(|e| panic!("{e}: {frame}"));
-        self.msg(Msg::Frame(Box::new(frame)));
+        self.send_message(AppMessage::Frame(Box::new(frame)));
     }
 
-    fn snapshot(&mut self, status: &str) {
+    fn send_snapshot(&mut self, status: &str) {
         let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "fence": "A", "context_window": 1000 });
-        let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] } });
+        let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": sample_session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] } });
         let entries = if self.seq == 0 { vec![start] } else { Vec::new() };
         let data = json!({ "entries": entries, "greeting": greeting, "status": status, "head": { "seq": self.seq, "h": H } });
-        self.frame(&json!({ "event": "snapshot", "data": data }));
+        self.send_frame(&json!({ "event": "snapshot", "data": data }));
     }
 
-    fn entry(&mut self, kind: Value) {
+    fn send_entry(&mut self, kind: Value) {
         self.seq += 1;
         let mut entry = json!({ "seq": self.seq, "ts": self.now, "h": H });
         entry.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
-        self.frame(&json!({ "event": "entry", "data": { "entry": entry }, "seq": self.seq }));
+        self.send_frame(&json!({ "event": "entry", "data": { "entry": entry }, "seq": self.seq }));
     }
 
-    fn reply_of_model(&mut self, text: &str) {
+    fn send_model_reply(&mut self, text: &str) {
         let item =
             json!({ "kind": "message", "role": "assistant", "content": [{ "kind": "text", "text": text }] });
-        self.entry(json!({ "kind": "assistant_item", "run": RUN, "call": 0, "item": item }));
+        self.send_entry(json!({ "kind": "assistant_item", "run": RUN, "call": 0, "item": item }));
     }
 
-    fn status(&mut self, status: &str) {
+    fn send_status(&mut self, status: &str) {
         let seq = self.seq;
-        self.frame(&json!({ "event": "status", "data": { "status": status }, "after_seq": seq }));
+        self.send_frame(&json!({ "event": "status", "data": { "status": status }, "after_seq": seq }));
     }
 
-    fn asks(&mut self) {
+    fn send_ask(&mut self) {
         let subject = json!({ "tool": "Bash", "call_id": "c1", "digest": "d", "cwd": "/w", "action": { "class": "once", "command": "make it" } });
         let options = ["approved", "approved_for_session", "approved_rule", "denied", "abort"];
-        self.entry(
+        self.send_entry(
             json!({ "kind": "ask", "id": ASK, "ask": "approval", "subject": subject, "options": options }),
         );
     }
 
-    fn key(&mut self, key: Key) {
-        self.msg(Msg::Term(TermEvent::Key(key)));
+    fn press_key(&mut self, key: KeyPress) {
+        self.send_message(AppMessage::Terminal(TerminalEvent::KeyPress(key)));
     }
 
-    /// Keys by their names; `…` types the rest.
-    fn press(&mut self, name: &str) {
-        self.key(name.parse().unwrap());
+    /// Presses keys by their names; `…` types the rest.
+    fn press_keys(&mut self, name: &str) {
+        self.press_key(name.parse().unwrap());
     }
 
-    fn write(&mut self, text: &str) {
-        text.chars().for_each(|letter| self.key(Key::char(letter)));
+    fn type_text(&mut self, text: &str) {
+        text.chars().for_each(|letter| self.press_key(KeyPress::from_letter(letter)));
     }
 
-    /// The settings as they were kept last.
-    fn set(&mut self) -> Settings {
-        let kept = self.orders.iter().rev().find_map(|order| match order {
-            Do::SaveSettings(settings) => Some(settings.clone()),
+    /// Returns the last saved settings.
+    fn saved_settings(&mut self) -> TuiSettings {
+        let saved = self.effects.iter().rev().find_map(|effect| match effect {
+            AppEffect::SaveSettings(settings) => Some(settings.clone()),
             _ => None,
         });
-        kept.unwrap_or_default()
+        saved.unwrap_or_default()
     }
 
-    /// Orders other than those that keep drafts and inputs.
-    fn ordered(&mut self) -> Vec<Do> {
-        let kept = |order: &Do| matches!(order, Do::SaveDraft { .. } | Do::AddPast(_));
-        std::mem::take(&mut self.orders).into_iter().filter(|order| !kept(order)).collect()
+    /// Returns the effects other than saving drafts and history.
+    fn take_effects(&mut self) -> Vec<AppEffect> {
+        let kept =
+            |effect: &AppEffect| matches!(effect, AppEffect::SaveDraft { .. } | AppEffect::AddHistory(_));
+        std::mem::take(&mut self.effects).into_iter().filter(|order| !kept(order)).collect()
     }
 
-    fn picture(&mut self) -> String {
+    fn screen_text(&mut self) -> String {
         let (columns, rows) = self.size;
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-        terminal.draw(|frame| self.app.draw(frame)).unwrap();
+        terminal.draw(|frame| self.app.draw_app(frame)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         let row =
             |y: u16| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
@@ -144,184 +150,187 @@ impl Room {
     }
 
     #[track_caller]
-    fn shows(&mut self, wanted: &str) {
-        let picture = self.picture();
-        assert!(picture.contains(wanted), "`{wanted}` is not shown:\n{picture}");
+    fn assert_shows(&mut self, expected: &str) {
+        let picture = self.screen_text();
+        assert!(picture.contains(expected), "`{expected}` is not shown:\n{picture}");
     }
 
     #[track_caller]
-    fn shows_not(&mut self, unwanted: &str) {
-        let picture = self.picture();
+    fn assert_not_shows(&mut self, unwanted: &str) {
+        let picture = self.screen_text();
         assert!(!picture.contains(unwanted), "`{unwanted}` is shown:\n{picture}");
     }
 
-    /// The one method that was sent, and its token.
+    /// Returns the only sent method and its token.
     #[track_caller]
-    fn sent(&mut self) -> (u64, Method) {
-        let ordered = self.ordered();
+    fn sent_method(&mut self) -> (u64, Method) {
+        let ordered = self.take_effects();
         match ordered.as_slice() {
-            [Do::Send { token, method }] => (*token, method.clone()),
+            [AppEffect::Send { token, method }] => (*token, method.clone()),
             other => panic!("one method should be sent: {other:?}"),
         }
     }
 
     #[track_caller]
-    fn said(&mut self) -> (u64, String, RunMode, String) {
-        let ordered = self.ordered();
+    fn sent_input(&mut self) -> (u64, String, RunMode, String) {
+        let ordered = self.take_effects();
         match ordered.as_slice() {
-            [Do::Say { token, input, mode, op_id }] => {
+            [AppEffect::SendInput { token, input, mode, op_id }] => {
                 let [InputSegment::Text { content }] = input.as_slice() else { panic!("{input:?}") };
-                (*token, content.here().unwrap().to_owned(), *mode, op_id.clone())
+                (*token, content.inline().unwrap().to_owned(), *mode, op_id.clone())
             }
-            other => panic!("one thing should be said: {other:?}"),
+            other => panic!("expected one input: {other:?}"),
         }
     }
 
-    fn accept(&mut self, token: u64, result: Value) {
-        self.msg(Msg::Reply { token, data: ReplyData::ok(&result) });
+    fn accept_method(&mut self, token: u64, result: Value) {
+        self.send_message(AppMessage::Reply { token, data: ReplyData::from_result(&result) });
     }
 
-    fn refuse(&mut self, token: u64, message: &str) {
+    fn refuse_method(&mut self, token: u64, message: &str) {
         let data = serde_json::from_value(
             json!({ "ok": false, "error": { "code": "storage_failed", "message": message } }),
         );
-        self.msg(Msg::Reply { token, data: data.unwrap() });
+        self.send_message(AppMessage::Reply { token, data: data.unwrap() });
     }
 }
 
 #[test]
 fn what_is_typed_is_said_and_what_is_answered_is_seen() {
-    let mut room = Room::attached();
-    room.shows("Hello, you.");
-    room.shows("idle");
-    room.write("and now?");
-    room.shows("> and now?");
-    room.press("enter");
-    let (_, text, mode, _) = room.said();
+    let mut app = TestApp::attached_app();
+    app.assert_shows("Hello, you.");
+    app.assert_shows("idle");
+    app.type_text("and now?");
+    app.assert_shows("> and now?");
+    app.press_keys("enter");
+    let (_, text, mode, _) = app.sent_input();
     assert_eq!((text.as_str(), mode), ("and now?", RunMode::Queue));
-    room.shows_not("> and now?");
+    app.assert_not_shows("> and now?");
 }
 
 #[test]
 fn enter_queues_while_it_runs_and_the_other_key_steers() {
-    let mut room = Room::attached();
-    room.status("running");
-    room.write("later");
-    room.press("enter");
-    assert_eq!(room.said().2, RunMode::Queue);
-    room.write("now");
-    room.press("alt-s");
-    assert_eq!(room.said().2, RunMode::Steer);
-    room.write("now");
-    room.press("ctrl-enter");
-    assert_eq!(room.said().2, RunMode::Steer);
-    room.status("idle");
-    room.write("nobody to steer");
-    room.press("ctrl-enter");
-    assert_eq!(room.said().2, RunMode::Queue);
+    let mut room = TestApp::attached_app();
+    room.send_status("running");
+    room.type_text("later");
+    room.press_keys("enter");
+    assert_eq!(room.sent_input().2, RunMode::Queue);
+    room.type_text("now");
+    room.press_keys("alt-s");
+    assert_eq!(room.sent_input().2, RunMode::Steer);
+    room.type_text("now");
+    room.press_keys("ctrl-enter");
+    assert_eq!(room.sent_input().2, RunMode::Steer);
+    room.send_status("idle");
+    room.type_text("no run to steer");
+    room.press_keys("ctrl-enter");
+    assert_eq!(room.sent_input().2, RunMode::Queue);
 }
 
 #[test]
 fn an_input_that_is_refused_comes_back() {
-    let mut room = Room::attached();
-    room.write("too much");
-    room.press("enter");
-    let (token, ..) = room.said();
-    room.write("and more");
-    room.refuse(token, "64 inputs wait already");
-    room.shows("> too much");
-    room.shows("and more");
-    room.shows("64 inputs wait already");
-    // Why it is back stays until the person does something.
-    room.now += 60_000;
-    room.msg(Msg::Tick);
-    room.shows("64 inputs wait already");
-    room.press("end");
-    room.shows_not("64 inputs wait already");
+    let mut app = TestApp::attached_app();
+    app.type_text("too much");
+    app.press_keys("enter");
+    let (token, ..) = app.sent_input();
+    app.type_text("and more");
+    app.refuse_method(token, "64 inputs wait already");
+    app.assert_shows("> too much");
+    app.assert_shows("and more");
+    app.assert_shows("64 inputs wait already");
+    // The reason remains visible until the next key.
+    app.now += 60_000;
+    app.send_message(AppMessage::Tick);
+    app.assert_shows("64 inputs wait already");
+    app.press_keys("end");
+    app.assert_not_shows("64 inputs wait already");
 }
 
 #[test]
 fn what_was_under_way_is_said_again_to_the_pod_that_was_started_anew() {
-    let mut room = Room::attached();
-    room.write("hear me");
-    room.press("enter");
-    let (token, _, _, op_id) = room.said();
-    room.msg(Msg::Link(Link::Lost));
-    assert_eq!(room.ordered(), [Do::Attach { session: session(), again: true }]);
-    room.shows("starting again");
-    room.join(None);
-    let (again, text, _, same) = room.said();
+    let mut room = TestApp::attached_app();
+    room.type_text("hear me");
+    room.press_keys("enter");
+    let (token, _, _, op_id) = room.sent_input();
+    room.send_message(AppMessage::LinkEvent(LinkEvent::Lost));
+    assert_eq!(room.take_effects(), [AppEffect::Attach { session: sample_session(), rejoin: true }]);
+    room.assert_shows("restarting");
+    room.join_pod(None);
+    let (again, text, _, same) = room.sent_input();
     assert_eq!(
         (again, text.as_str(), same),
         (token, "hear me", op_id),
-        "it is known by its name, and done once"
+        "it has the same op_id and is performed once"
     );
-    room.accept(again, json!({ "run": RUN }));
-    // A pod that dies again and again is left alone, and nothing is lost.
-    room.write("and me");
-    room.press("enter");
-    room.said();
+    room.accept_method(again, json!({ "run": RUN }));
+    // A pod that crashes repeatedly is not restarted, and nothing is lost.
+    room.type_text("and me");
+    room.press_keys("enter");
+    room.sent_input();
     for _ in 0..2 {
-        room.msg(Msg::Link(Link::Lost));
-        room.ordered();
-        room.join(None);
+        room.send_message(AppMessage::LinkEvent(LinkEvent::Lost));
+        room.take_effects();
+        room.join_pod(None);
     }
-    room.ordered();
-    room.msg(Msg::Link(Link::Lost));
-    assert_eq!(room.ordered(), []);
-    room.shows("dead");
-    room.shows("> and me");
-    room.press("enter");
-    assert_eq!(room.ordered(), [Do::Attach { session: session(), again: true }]);
+    room.take_effects();
+    room.send_message(AppMessage::LinkEvent(LinkEvent::Lost));
+    assert_eq!(room.take_effects(), []);
+    room.assert_shows("crashed");
+    room.assert_shows("> and me");
+    room.press_keys("enter");
+    assert_eq!(room.take_effects(), [AppEffect::Attach { session: sample_session(), rejoin: true }]);
 }
 
 #[test]
 fn a_pod_that_was_stopped_is_started_by_the_next_word() {
-    let mut room = Room::attached();
-    let seq = room.seq;
-    room.frame(&json!({ "event": "shutdown", "after_seq": seq }));
-    room.msg(Msg::Link(Link::Lost));
-    assert_eq!(room.ordered(), [], "it was meant to stop");
-    room.shows("stopped");
-    room.write("wake up");
-    room.press("enter");
-    assert_eq!(room.ordered(), [Do::Attach { session: session(), again: true }]);
-    room.join(None);
-    assert_eq!(room.said().1, "wake up");
-    // If it cannot be started, the words come back.
-    room.msg(Msg::Link(Link::Failed(Trouble { what: "no such session".into(), hint: None })));
-    room.shows("> wake up");
-    room.shows("no such session");
+    let mut app = TestApp::attached_app();
+    let seq = app.seq;
+    app.send_frame(&json!({ "event": "shutdown", "after_seq": seq }));
+    app.send_message(AppMessage::LinkEvent(LinkEvent::Lost));
+    assert_eq!(app.take_effects(), [], "it was meant to stop");
+    app.assert_shows("stopped");
+    app.type_text("wake up");
+    app.press_keys("enter");
+    assert_eq!(app.take_effects(), [AppEffect::Attach { session: sample_session(), rejoin: true }]);
+    app.join_pod(None);
+    assert_eq!(app.sent_input().1, "wake up");
+    // If it cannot be started, the input returns.
+    app.send_message(AppMessage::LinkEvent(LinkEvent::Failed(BackendError {
+        message: "no such session".into(),
+        hint: None,
+    })));
+    app.assert_shows("> wake up");
+    app.assert_shows("no such session");
 }
 
 #[test]
 fn a_question_takes_the_keys_only_if_nothing_is_being_typed() {
-    let mut room = Room::attached();
-    room.write("my thoughts, y");
-    room.asks();
-    room.write("es");
-    assert_eq!(room.ordered(), []);
-    room.shows("> my thoughts, yes");
-    room.shows("make it");
-    room.press("tab");
-    room.press("y");
-    let (_, method) = room.sent();
+    let mut room = TestApp::attached_app();
+    room.type_text("my thoughts, y");
+    room.send_ask();
+    room.type_text("es");
+    assert_eq!(room.take_effects(), []);
+    room.assert_shows("> my thoughts, yes");
+    room.assert_shows("make it");
+    room.press_keys("tab");
+    room.press_keys("y");
+    let (_, method) = room.sent_method();
     let Method::Answer(answer) = method else { panic!("{method:?}") };
     assert_eq!((answer.decision, answer.note), (Decision::Approved, None));
-    room.shows("> my thoughts, yes");
+    room.assert_shows("> my thoughts, yes");
 }
 
 #[test]
 fn a_key_that_was_under_way_does_not_answer_a_question() {
-    let mut room = Room::attached();
-    room.asks();
-    room.now += 100;
-    room.press("y");
-    assert_eq!(room.ordered(), []);
-    room.shows("press the key again");
-    room.now += 300;
-    room.press("y");
-    assert!(matches!(room.sent().1, Method::Answer(_)));
+    let mut app = TestApp::attached_app();
+    app.send_ask();
+    app.now += 100;
+    app.press_keys("y");
+    assert_eq!(app.take_effects(), []);
+    app.assert_shows("press the key again");
+    app.now += 300;
+    app.press_keys("y");
+    assert!(matches!(app.sent_method().1, Method::Answer(_)));
 }
 
 #[test]
@@ -333,480 +342,515 @@ fn every_key_of_a_card_is_its_answer() {
         ("x", Decision::Abort),
     ];
     for (key, decision) in answers {
-        let mut room = Room::attached();
-        room.asks();
-        room.now += 1_000;
-        room.press(key);
-        let Method::Answer(answer) = room.sent().1 else { panic!("an answer") };
+        let mut app = TestApp::attached_app();
+        app.send_ask();
+        app.now += 1_000;
+        app.press_keys(key);
+        let Method::Answer(answer) = app.sent_method().1 else { panic!("an answer") };
         assert_eq!(answer.decision, decision);
     }
-    let mut room = Room::attached();
-    room.asks();
+    let mut room = TestApp::attached_app();
+    room.send_ask();
     room.now += 1_000;
-    room.press("n");
-    assert_eq!(room.ordered(), [], "a note may be given");
-    room.shows("why not?");
-    room.write("not like that");
-    room.press("enter");
-    let Method::Answer(answer) = room.sent().1 else { panic!("an answer") };
+    room.press_keys("n");
+    assert_eq!(room.take_effects(), [], "a note may be given");
+    room.assert_shows("why not?");
+    room.type_text("not like that");
+    room.press_keys("enter");
+    let Method::Answer(answer) = room.sent_method().1 else { panic!("an answer") };
     assert_eq!((answer.decision, answer.note.as_deref()), (Decision::Denied, Some("not like that")));
 }
 
 #[test]
 fn a_question_that_is_answered_elsewhere_closes_here() {
-    let mut room = Room::attached();
-    room.asks();
-    room.now += 1_000;
-    room.press("n");
-    room.write("half a no");
-    room.entry(json!({ "kind": "answer", "id": ASK, "decision": "approved", "by": { "actor": "person", "surface": "cli" } }));
-    room.shows("answered elsewhere");
-    room.press("y");
-    assert_eq!(room.ordered(), [], "it is a letter again");
+    let mut app = TestApp::attached_app();
+    app.send_ask();
+    app.now += 1_000;
+    app.press_keys("n");
+    app.type_text("half a no");
+    app.send_entry(json!({ "kind": "answer", "id": ASK, "decision": "approved", "by": { "actor": "person", "surface": "cli" } }));
+    app.assert_shows("answered in another client");
+    app.press_keys("y");
+    assert_eq!(app.take_effects(), [], "it is a letter again");
 }
 
 #[test]
 fn what_waits_is_shown_and_comes_back_into_the_composer() {
-    let mut room = Room::attached();
-    room.status("running");
-    room.entry(json!({ "kind": "queued_input", "id": QUEUED, "segments": [{"kind": "text", "content": "then this"}], "from": {"actor": "person"}, "mode": "queue" }));
-    room.shows("queued: then this");
-    room.press("up");
-    let (token, method) = room.sent();
+    let mut room = TestApp::attached_app();
+    room.send_status("running");
+    room.send_entry(json!({ "kind": "queued_input", "id": QUEUED, "segments": [{"kind": "text", "content": "then this"}], "from": {"actor": "person"}, "mode": "queue" }));
+    room.assert_shows("queued: then this");
+    room.press_keys("up");
+    let (token, method) = room.sent_method();
     assert!(matches!(method, Method::Dequeue(_)), "{method:?}");
-    room.accept(token, json!({ "segments": [{ "kind": "text", "content": "then this" }] }));
-    room.entry(json!({ "kind": "dequeued", "id": QUEUED, "why": "removed" }));
-    room.shows("> then this");
-    room.shows_not("queued:");
+    room.accept_method(token, json!({ "segments": [{ "kind": "text", "content": "then this" }] }));
+    room.send_entry(json!({ "kind": "dequeued", "id": QUEUED, "why": "removed" }));
+    room.assert_shows("> then this");
+    room.assert_not_shows("queued:");
 }
 
 #[test]
 fn escape_pauses_and_twice_goes_back() {
-    let mut room = Room::attached();
-    room.status("running");
-    room.press("esc");
-    assert!(matches!(room.sent().1, Method::Pause(_)));
-    room.now += 2_000;
-    room.status("paused");
-    room.shows("paused");
-    room.press("enter");
-    assert!(matches!(room.sent().1, Method::Resume(_)), "with nothing typed it goes on");
-    room.status("idle");
-    room.press("esc");
-    room.press("esc");
-    let (token, method) = room.sent();
+    let mut app = TestApp::attached_app();
+    app.send_status("running");
+    app.press_keys("esc");
+    assert!(matches!(app.sent_method().1, Method::Pause(_)));
+    app.now += 2_000;
+    app.send_status("paused");
+    app.assert_shows("paused");
+    app.press_keys("enter");
+    assert!(matches!(app.sent_method().1, Method::Resume(_)), "an empty composer resumes the run");
+    app.send_status("idle");
+    app.press_keys("esc");
+    app.press_keys("esc");
+    let (token, method) = app.sent_method();
     assert_eq!(method, Method::RewindTargets);
     let targets = json!([{ "seq": 1, "ts": 1, "turn": 0, "preview": "hi" }, { "seq": 7, "ts": 1, "turn": 1, "preview": "the second", "warning": "files stay" }]);
-    room.accept(token, json!({ "head": { "seq": 9, "h": H }, "targets": targets }));
-    room.shows("the second");
-    room.shows("files stay");
-    room.press("down");
-    room.press("enter");
-    let (token, method) = room.sent();
+    app.accept_method(token, json!({ "head": { "seq": 9, "h": H }, "targets": targets }));
+    app.assert_shows("the second");
+    app.assert_shows("files stay");
+    app.press_keys("down");
+    app.press_keys("enter");
+    let (token, method) = app.sent_method();
     let Method::Rewind(rewind) = method else { panic!("{method:?}") };
     assert_eq!((rewind.to_seq, rewind.expected_head.seq), (1, 9));
-    room.accept(token, json!({ "input": [{ "kind": "text", "content": "hi" }] }));
-    room.shows("> hi");
+    app.accept_method(token, json!({ "input": [{ "kind": "text", "content": "hi" }] }));
+    app.assert_shows("> hi");
 }
 
 #[test]
 fn leaving_takes_two_presses_and_time_forgets_the_first() {
-    let mut room = Room::attached();
-    room.press("ctrl-c");
-    room.shows("the pod goes on");
+    let mut room = TestApp::attached_app();
+    room.press_keys("ctrl-c");
+    room.assert_shows("the pod keeps running");
     room.now += 2_000;
-    room.msg(Msg::Tick);
-    room.shows_not("the pod goes on");
-    room.press("ctrl-c");
-    assert_eq!(room.ordered(), []);
-    room.press("ctrl-c");
-    assert_eq!(room.ordered(), [Do::Quit]);
+    room.send_message(AppMessage::Tick);
+    room.assert_not_shows("the pod keeps running");
+    room.press_keys("ctrl-c");
+    assert_eq!(room.take_effects(), []);
+    room.press_keys("ctrl-c");
+    assert_eq!(room.take_effects(), [AppEffect::Quit]);
 }
 
 #[test]
 fn nothing_is_drawn_and_no_time_is_wanted_while_nothing_happens() {
-    let mut room = Room::attached();
-    room.app.take_dirty();
-    assert_eq!(room.app.wants_tick(), None);
-    room.msg(Msg::Tick);
-    assert!(!room.app.take_dirty());
-    room.status("running");
-    assert!(room.app.wants_tick().is_some());
+    let mut app = TestApp::attached_app();
+    app.app.take_dirty();
+    assert_eq!(app.app.next_tick_ms(), None);
+    app.send_message(AppMessage::Tick);
+    assert!(!app.app.take_dirty());
+    app.send_status("running");
+    assert!(app.app.next_tick_ms().is_some());
 }
 
 #[test]
 fn a_draft_is_kept_with_every_change() {
-    let mut room = Room::attached();
-    room.write("dr");
-    let drafts: Vec<Do> = std::mem::take(&mut room.orders);
-    let Some(Do::SaveDraft { of, draft }) = drafts.last() else { panic!("{drafts:?}") };
-    assert_eq!((*of, draft.text.as_str()), (Some(session()), "dr"));
-    let mut other = Room::new(Setup::default());
-    other.app.attach(session(), other.now);
-    other.join(Some(draft.clone()));
-    other.shows("> dr");
+    let mut room = TestApp::attached_app();
+    room.type_text("dr");
+    let drafts: Vec<AppEffect> = std::mem::take(&mut room.effects);
+    let Some(AppEffect::SaveDraft { session, draft }) = drafts.last() else { panic!("{drafts:?}") };
+    assert_eq!((*session, draft.text.as_str()), (Some(sample_session()), "dr"));
+    let mut other = TestApp::new(AppSetup::default());
+    other.app.attach_session(sample_session(), other.now);
+    other.join_pod(Some(draft.clone()));
+    other.assert_shows("> dr");
 }
 
 #[test]
 fn a_word_after_a_slash_is_a_command_and_others_are_said() {
-    let mut room = Room::attached();
-    room.write("/comp");
-    room.shows("compact");
-    room.ordered();
-    room.press("tab");
-    room.write("the tests");
-    room.ordered();
-    room.press("enter");
-    let Method::Compact(compact) = room.sent().1 else { panic!("compact") };
+    let mut app = TestApp::attached_app();
+    app.type_text("/comp");
+    app.assert_shows("compact");
+    app.take_effects();
+    app.press_keys("tab");
+    app.type_text("the tests");
+    app.take_effects();
+    app.press_keys("enter");
+    let Method::Compact(compact) = app.sent_method().1 else { panic!("compact") };
     assert_eq!(compact.instructions.as_deref(), Some("the tests"));
-    room.write("/deploy it");
-    room.ordered();
-    room.press("enter");
-    assert_eq!(room.said().1, "/deploy it", "it may name a workflow");
-    room.write("/cost ");
-    room.press("enter");
-    room.shows("cost");
-    room.press("esc");
-    room.write("/quit ");
-    room.ordered();
-    room.press("enter");
-    assert_eq!(room.ordered(), [Do::Quit]);
+    app.type_text("/deploy it");
+    app.take_effects();
+    app.press_keys("enter");
+    assert_eq!(app.sent_input().1, "/deploy it", "it may name a workflow");
+    app.type_text("/cost ");
+    app.press_keys("enter");
+    app.assert_shows("cost");
+    app.press_keys("esc");
+    app.type_text("/quit ");
+    app.take_effects();
+    app.press_keys("enter");
+    assert_eq!(app.take_effects(), [AppEffect::Quit]);
 }
 
 #[test]
 fn what_is_nearly_a_command_is_said_only_when_it_is_meant() {
-    let mut room = Room::attached();
-    room.write("/hlep me");
-    room.ordered();
-    room.press("enter");
-    assert!(room.ordered().iter().all(|order| !matches!(order, Do::Say { .. })));
-    room.shows("there is no /hlep: /help?");
-    room.shows("> /hlep me");
-    room.press("enter");
-    assert_eq!(room.said().1, "/hlep me", "it was meant");
-    room.write("/forks ");
-    room.press("enter");
-    room.ordered();
-    room.write("x");
-    room.press("enter");
-    room.shows("there is no /forks: /fork?");
+    let mut room = TestApp::attached_app();
+    room.type_text("/hlep me");
+    room.take_effects();
+    room.press_keys("enter");
+    assert!(room.take_effects().iter().all(|effect| !matches!(effect, AppEffect::SendInput { .. })));
+    room.assert_shows("unknown command /hlep; did you mean /help?");
+    room.assert_shows("> /hlep me");
+    room.press_keys("enter");
+    assert_eq!(room.sent_input().1, "/hlep me", "it was meant");
+    room.type_text("/forks ");
+    room.press_keys("enter");
+    room.take_effects();
+    room.type_text("x");
+    room.press_keys("enter");
+    room.assert_shows("unknown command /forks; did you mean /fork?");
     assert!(
-        room.ordered().iter().all(|order| !matches!(order, Do::Say { .. })),
+        room.take_effects().iter().all(|effect| !matches!(effect, AppEffect::SendInput { .. })),
         "another text, another slip"
     );
-    room.press("ctrl-u");
+    room.press_keys("ctrl-u");
     for word in ["/etc/hosts is odd", "/up", "/deploy"] {
-        room.write(word);
-        room.ordered();
-        room.press("enter");
-        assert_eq!(room.said().1, word, "nothing like a command");
+        room.type_text(word);
+        room.take_effects();
+        room.press_keys("enter");
+        assert_eq!(room.sent_input().1, word, "nothing like a command");
     }
 }
 
-/// A skill of the pod may have nearly a command's name.
+/// A skill of the pod may have a name similar to a command.
 #[test]
 fn what_the_pod_has_a_name_for_is_no_slip() {
-    let mut room = Room::attached();
-    room.write("/polici");
-    let asked = room.ordered();
-    let Some(Do::Send { token, method: Method::ListCompletions(list) }) = asked.last() else {
-        panic!("{asked:?}")
+    let mut app = TestApp::attached_app();
+    app.type_text("/polici");
+    let requests = app.take_effects();
+    let Some(AppEffect::Send { token, method: Method::ListCompletions(list) }) = requests.last() else {
+        panic!("{requests:?}")
     };
     assert_eq!(list.kind, CompletionKind::Skill);
-    room.accept(*token, json!({ "kind": "skill", "entries": [{ "value": "polici" }] }));
-    room.press("esc");
-    room.press("enter");
-    assert_eq!(room.said().1, "/polici");
+    app.accept_method(*token, json!({ "kind": "skill", "entries": [{ "value": "polici" }] }));
+    app.press_keys("esc");
+    app.press_keys("enter");
+    assert_eq!(app.sent_input().1, "/polici");
 }
 
 #[test]
 fn files_are_completed_by_the_pod() {
-    let mut room = Room::attached();
-    room.write("see @sr");
-    let asked = room.ordered();
-    let Some(Do::Send { token, method: Method::ListCompletions(list) }) = asked.last() else {
-        panic!("{asked:?}")
+    let mut room = TestApp::attached_app();
+    room.type_text("see @sr");
+    let requests = room.take_effects();
+    let Some(AppEffect::Send { token, method: Method::ListCompletions(list) }) = requests.last() else {
+        panic!("{requests:?}")
     };
     assert_eq!(list.prefix, "sr");
-    let found =
+    let position =
         json!({ "kind": "file", "entries": [{ "value": "src/", "is_dir": true }, { "value": "srv.rs" }] });
-    room.accept(*token, found);
-    room.shows("srv.rs");
-    room.press("down");
-    room.press("enter");
-    room.shows("> see @srv.rs");
-    assert!(room.ordered().iter().all(|order| !matches!(order, Do::Say { .. })), "Enter chose");
-    room.press("enter");
-    assert_eq!(room.said().1, "see @srv.rs");
+    room.accept_method(*token, position);
+    room.assert_shows("srv.rs");
+    room.press_keys("down");
+    room.press_keys("enter");
+    room.assert_shows("> see @srv.rs");
+    assert!(
+        room.take_effects().iter().all(|effect| !matches!(effect, AppEffect::SendInput { .. })),
+        "Enter chose"
+    );
+    room.press_keys("enter");
+    assert_eq!(room.sent_input().1, "see @srv.rs");
 }
 
-/// The list of a shorter word stays until the one of the longer word is there.
+/// The completions of a shorter word remain until those of the longer word arrive.
 #[test]
 fn a_directory_that_is_typed_in_full_is_not_completed_to_itself() {
-    let mut room = Room::attached();
-    room.write("see @notes");
-    let asked = room.ordered();
-    let Some(Do::Send { token, .. }) = asked.last() else { panic!("{asked:?}") };
+    let mut app = TestApp::attached_app();
+    app.type_text("see @notes");
+    let requests = app.take_effects();
+    let Some(AppEffect::Send { token, .. }) = requests.last() else { panic!("{requests:?}") };
     let entries = json!([{ "value": "notes/", "is_dir": true }, { "value": "notes/plan.md" }]);
-    room.accept(*token, json!({ "kind": "file", "entries": entries }));
-    room.shows("  @notes/plan.md");
-    room.write("/");
-    room.shows("> @notes/plan.md");
-    room.press("tab");
-    room.shows("> see @notes/plan.md");
+    app.accept_method(*token, json!({ "kind": "file", "entries": entries }));
+    app.assert_shows("  @notes/plan.md");
+    app.type_text("/");
+    app.assert_shows("> @notes/plan.md");
+    app.press_keys("tab");
+    app.assert_shows("> see @notes/plan.md");
 }
 
 #[test]
 fn blocks_are_chosen_opened_and_copied() {
-    let mut room = Room::attached();
-    room.press("tab");
-    room.shows("▌");
-    room.press("c");
-    assert_eq!(room.ordered(), [Do::Copy("Hello, *you*.".into())]);
-    room.press("up");
-    room.press("c");
-    assert_eq!(room.ordered(), [Do::Copy("hi".into())]);
-    room.write("z");
-    room.shows("> z");
+    let mut room = TestApp::attached_app();
+    room.press_keys("tab");
+    room.assert_shows("▌");
+    room.press_keys("c");
+    assert_eq!(room.take_effects(), [AppEffect::Copy("Hello, *you*.".into())]);
+    room.press_keys("up");
+    room.press_keys("c");
+    assert_eq!(room.take_effects(), [AppEffect::Copy("hi".into())]);
+    room.type_text("z");
+    room.assert_shows("> z");
 }
 
 #[test]
 fn older_entries_are_read_when_the_beginning_is_reached() {
-    let mut room = Room::new(Setup::default());
-    room.app.attach(session(), room.now);
-    room.join(None);
-    room.seq = 1_000;
-    room.snapshot("idle");
-    assert!(matches!(room.sent(), (_, Method::Status)));
+    let mut app = TestApp::new(AppSetup::default());
+    app.app.attach_session(sample_session(), app.now);
+    app.join_pod(None);
+    app.seq = 1_000;
+    app.send_snapshot("idle");
+    assert!(matches!(app.sent_method(), (_, Method::Status)));
     for number in 0..30 {
-        room.reply_of_model(&format!("reply {number}"));
+        app.send_model_reply(&format!("reply {number}"));
     }
-    room.picture();
+    app.screen_text();
     for _ in 0..20 {
-        room.press("pageup");
+        app.press_keys("pageup");
     }
-    let asked = room.ordered();
-    let [Do::Send { token, method: Method::Read(read) }] = asked.as_slice() else {
-        panic!("once: {asked:?}")
+    let requests = app.take_effects();
+    let [AppEffect::Send { token, method: Method::Read(read) }] = requests.as_slice() else {
+        panic!("once: {requests:?}")
     };
     assert_eq!((read.from_seq, read.limit), (501, 500));
     let entry = |seq: u64| {
         let item = json!({ "kind": "message", "role": "assistant", "content": [{ "kind": "text", "text": format!("older {seq}") }] });
         json!({ "seq": seq, "ts": 1, "run": RUN, "kind": "assistant_item", "call": 0, "item": item, "h": H })
     };
-    // So many do not fit a frame: it is asked for fewer.
-    room.accept(*token, json!({ "entries": (501..=600).map(entry).collect::<Vec<_>>(), "next_seq": 601 }));
-    let asked = room.ordered();
-    let [Do::Send { token, method: Method::Read(read) }] = asked.as_slice() else {
-        panic!("again: {asked:?}")
+    // The page does not fit a frame, so fewer entries are requested.
+    app.accept_method(
+        *token,
+        json!({ "entries": (501..=600).map(entry).collect::<Vec<_>>(), "next_seq": 601 }),
+    );
+    let requests = app.take_effects();
+    let [AppEffect::Send { token, method: Method::Read(read) }] = requests.as_slice() else {
+        panic!("again: {requests:?}")
     };
     assert_eq!((read.from_seq, read.limit), (751, 250));
-    room.accept(*token, json!({ "entries": (751..=1_000).map(entry).collect::<Vec<_>>() }));
-    room.shows("reply 0");
-    room.press("pageup");
-    room.shows("older 1000");
-    room.press("ctrl-end");
-    room.shows("reply 29");
+    app.accept_method(*token, json!({ "entries": (751..=1_000).map(entry).collect::<Vec<_>>() }));
+    app.assert_shows("reply 0");
+    app.press_keys("pageup");
+    app.assert_shows("older 1000");
+    app.press_keys("ctrl-end");
+    app.assert_shows("reply 29");
 }
 
 #[test]
 fn without_a_session_there_is_what_can_be_gone_on_with() {
-    let mut room = Room::new(Setup { cwd: "/w".into(), ..Setup::default() });
-    let asked = room.app.open(room.now);
-    let tokens: Vec<(u64, Question)> = asked
+    let mut room = TestApp::new(AppSetup { cwd: "/w".into(), ..AppSetup::default() });
+    let requests = room.app.show_start(room.now);
+    let tokens: Vec<(u64, BackendRequest)> = requests
         .into_iter()
-        .map(|order| match order {
-            Do::Ask { token, question } => (token, question),
+        .map(|effect| match effect {
+            AppEffect::Request { token, request } => (token, request),
             other => panic!("{other:?}"),
         })
         .collect();
     for (token, question) in tokens {
         let answer = match question {
-            Question::FirstRun => {
-                Answer::FirstRun(FirstRun { model: Some("m/one".into()), ..FirstRun::default() })
+            BackendRequest::FirstRun => {
+                BackendResponse::FirstRun(FirstRun { model: Some("m/one".into()), ..FirstRun::default() })
             }
-            Question::Pods => Answer::Pods(vec![pod("boss", 1, 0), pod("child", 2, 1)]),
-            Question::Threads { .. } => Answer::Threads(vec![ThreadRow {
+            BackendRequest::Pods => {
+                BackendResponse::Pods(vec![pod_row("boss", 1, 0), pod_row("child", 2, 1)])
+            }
+            BackendRequest::Threads { .. } => BackendResponse::Threads(vec![ThreadRow {
                 session: "01970000-0000-7000-8000-0000000000aa".parse().unwrap(),
                 name: "old".into(),
-                preview: "fix the parser".into(),
+                summary: "fix the parser".into(),
                 state: "idle".into(),
                 cwd: "/w".into(),
-                updated: room.now,
-                archived: false,
+                updated_at: room.now,
+                is_archived: false,
             }]),
-            Question::Asks { everywhere: true } => Answer::Asks { rows: Vec::new(), unread: Vec::new() },
+            BackendRequest::Asks { everywhere: true } => {
+                BackendResponse::Asks { rows: Vec::new(), unreadable_logs: Vec::new() }
+            }
             other => panic!("{other:?}"),
         };
-        room.msg(Msg::Told { token, result: Box::new(Ok(answer)) });
+        room.send_message(AppMessage::Response { token, result: Box::new(Ok(answer)) });
     }
-    room.shows("fix the parser");
-    room.shows("> child");
-    room.press("down");
-    room.press("down");
-    room.press("enter");
+    room.assert_shows("fix the parser");
+    room.assert_shows("> child");
+    room.press_keys("down");
+    room.press_keys("down");
+    room.press_keys("enter");
     let old = "01970000-0000-7000-8000-0000000000aa".parse().unwrap();
-    assert_eq!(room.ordered(), [Do::Attach { session: old, again: false }]);
-    // What is typed begins a new one.
-    let mut room = Room::new(Setup::default());
-    room.app.open(room.now);
-    room.write("do it");
-    room.press("enter");
-    assert_eq!(room.ordered(), [launches("do it", None)]);
-    room.shows("starting a pod");
-    room.msg(Msg::Link(Link::Failed(Trouble {
-        what: "there is no model to ask".into(),
+    assert_eq!(room.take_effects(), [AppEffect::Attach { session: old, rejoin: false }]);
+    // An input starts a new session.
+    let mut app = TestApp::new(AppSetup::default());
+    app.app.show_start(app.now);
+    app.type_text("do it");
+    app.press_keys("enter");
+    assert_eq!(app.take_effects(), [launch_effect("do it", None)]);
+    app.assert_shows("starting a pod");
+    app.send_message(AppMessage::LinkEvent(LinkEvent::Failed(BackendError {
+        message: "there is no model to ask".into(),
         hint: Some("choose one".into()),
     })));
-    room.shows("no model to ask");
-    room.shows("> do it");
-    // Why nothing came of it stays until the person does something.
-    room.now += 60_000;
-    room.msg(Msg::Tick);
-    assert_eq!(room.app.wants_tick(), None);
-    room.shows("no model to ask");
-    room.press("end");
-    room.shows_not("no model to ask");
+    app.assert_shows("no model to ask");
+    app.assert_shows("> do it");
+    // The error remains visible until the next key.
+    app.now += 60_000;
+    app.send_message(AppMessage::Tick);
+    assert_eq!(app.app.next_tick_ms(), None);
+    app.assert_shows("no model to ask");
+    app.press_keys("end");
+    app.assert_not_shows("no model to ask");
 }
 
 #[test]
 fn what_a_pod_waits_for_is_shown_on_the_narrowest_screen() {
-    let mut room = Room::attached();
+    let mut room = TestApp::attached_app();
     room.size = (40, 12);
     let seq = room.seq;
-    room.status("running");
+    room.send_status("running");
     let retry = json!({ "llm_call": 0, "failed_attempt": 1, "max_attempts": 5, "wait_ms": 9_000, "status": 503,
                         "error": "far too many people want to know something at the same time" });
-    room.frame(&json!({ "event": "llm_retry", "data": retry, "after_seq": seq }));
-    room.shows("asked again in 9 s (1/5)");
+    room.send_frame(&json!({ "event": "llm_retry", "data": retry, "after_seq": seq }));
+    room.assert_shows("retry in 9 s (1/5)");
 }
 
 #[test]
 fn somebody_new_chooses_a_model_first() {
-    let mut room = Room::new(Setup::default());
-    let asked = room.app.open(room.now);
-    let first = asked.iter().find_map(|order| match order {
-        Do::Ask { token, question: Question::FirstRun } => Some(*token),
+    let mut app = TestApp::new(AppSetup::default());
+    let requests = app.app.show_start(app.now);
+    let first = requests.iter().find_map(|effect| match effect {
+        AppEffect::Request { token, request: BackendRequest::FirstRun } => Some(*token),
         _ => None,
     });
-    let line =
-        |reference: &str| ModelLine { reference: reference.into(), ready: true, note: "needs no key".into() };
-    let found =
-        FirstRun { model: None, ready: vec![line("m/one"), line("scripted:demo")], missing: Vec::new() };
-    room.msg(Msg::Told { token: first.unwrap(), result: Box::new(Ok(Answer::FirstRun(found))) });
-    room.shows("Which model");
-    room.shows("scripted:demo");
-    let ordered = room.ordered();
-    assert!(matches!(ordered.as_slice(), [Do::Ask { question: Question::Local, .. }]), "{ordered:?}");
-    room.press("down");
-    room.press("enter");
-    let ordered = room.ordered();
+    let line = |reference: &str| ModelLine {
+        reference: reference.into(),
+        is_ready: true,
+        note: "needs no key".into(),
+    };
+    let position = FirstRun {
+        model: None,
+        ready_models: vec![line("m/one"), line("scripted:demo")],
+        missing_keys: Vec::new(),
+    };
+    app.send_message(AppMessage::Response {
+        token: first.unwrap(),
+        result: Box::new(Ok(BackendResponse::FirstRun(position))),
+    });
+    app.assert_shows("Choose a model");
+    app.assert_shows("scripted:demo");
+    let ordered = app.take_effects();
     assert!(
-        matches!(ordered.as_slice(), [Do::Ask { question: Question::SetModel(model), .. }] if model == "scripted:demo"),
+        matches!(ordered.as_slice(), [AppEffect::Request { request: BackendRequest::LocalModels, .. }]),
         "{ordered:?}"
     );
-    room.shows_not("Which model");
-    room.write("go");
-    room.press("enter");
-    assert_eq!(room.ordered(), [launches("go", Some("scripted:demo"))]);
+    app.press_keys("down");
+    app.press_keys("enter");
+    let ordered = app.take_effects();
+    assert!(
+        matches!(ordered.as_slice(), [AppEffect::Request { request: BackendRequest::SetModel(model), .. }] if model == "scripted:demo"),
+        "{ordered:?}"
+    );
+    app.assert_not_shows("Choose a model");
+    app.type_text("go");
+    app.press_keys("enter");
+    assert_eq!(app.take_effects(), [launch_effect("go", Some("scripted:demo"))]);
 }
 
-/// Somebody new may type first and look afterwards.
+/// New users may type before they choose a model.
 #[test]
 fn what_somebody_new_types_waits_for_a_model() {
-    let mut room = Room::new(Setup::default());
-    let asked = room.app.open(room.now);
-    let first = asked.iter().find_map(|order| match order {
-        Do::Ask { token, question: Question::FirstRun } => Some(*token),
+    let mut room = TestApp::new(AppSetup::default());
+    let requests = room.app.show_start(room.now);
+    let first = requests.iter().find_map(|effect| match effect {
+        AppEffect::Request { token, request: BackendRequest::FirstRun } => Some(*token),
         _ => None,
     });
-    let line = ModelLine { reference: "m/one".into(), ready: true, note: "needs no key".into() };
-    let found = FirstRun { model: None, ready: vec![line.clone()], missing: Vec::new() };
-    room.msg(Msg::Told { token: first.unwrap(), result: Box::new(Ok(Answer::FirstRun(found))) });
-    room.ordered();
-    room.write("do it");
-    room.press("enter");
-    room.shows("first a model, please; what you typed stays");
-    let ordered = room.ordered();
-    let Some(Do::Ask { token, question: Question::Models }) = ordered.last() else { panic!("{ordered:?}") };
-    room.msg(Msg::Told { token: *token, result: Box::new(Ok(Answer::Models(vec![line]))) });
-    room.shows("m/one");
-    room.ordered();
-    room.press("enter");
-    room.shows("> do it");
-    let ordered = room.ordered();
+    let line = ModelLine { reference: "m/one".into(), is_ready: true, note: "needs no key".into() };
+    let position = FirstRun { model: None, ready_models: vec![line.clone()], missing_keys: Vec::new() };
+    room.send_message(AppMessage::Response {
+        token: first.unwrap(),
+        result: Box::new(Ok(BackendResponse::FirstRun(position))),
+    });
+    room.take_effects();
+    room.type_text("do it");
+    room.press_keys("enter");
+    room.assert_shows("choose a model first; your input is kept");
+    let ordered = room.take_effects();
+    let Some(AppEffect::Request { token, request: BackendRequest::Models }) = ordered.last() else {
+        panic!("{ordered:?}")
+    };
+    room.send_message(AppMessage::Response {
+        token: *token,
+        result: Box::new(Ok(BackendResponse::Models(vec![line]))),
+    });
+    room.assert_shows("m/one");
+    room.take_effects();
+    room.press_keys("enter");
+    room.assert_shows("> do it");
+    let ordered = room.take_effects();
     assert!(
-        matches!(ordered.first(), Some(Do::Ask { question: Question::SetModel(model), .. }) if model == "m/one"),
+        matches!(ordered.first(), Some(AppEffect::Request { request: BackendRequest::SetModel(model), .. }) if model == "m/one"),
         "{ordered:?}"
     );
-    room.press("enter");
-    assert_eq!(room.ordered(), [launches("do it", Some("m/one"))]);
+    room.press_keys("enter");
+    assert_eq!(room.take_effects(), [launch_effect("do it", Some("m/one"))]);
 }
 
-fn launches(text: &str, model: Option<&str>) -> Do {
-    let input = vec![InputSegment::text(text)];
-    Do::Launch { input, model: model.map(str::to_owned), place: Where::Here }
+fn launch_effect(text: &str, model: Option<&str>) -> AppEffect {
+    let input = vec![InputSegment::from_text(text)];
+    AppEffect::Launch { input, model: model.map(str::to_owned), place: WorkTarget::CurrentDir }
 }
 
-fn pod(name: &str, number: u64, asks: u32) -> PodRow {
+fn pod_row(name: &str, number: u64, asks: u32) -> PodRow {
     let session = |number: u64| format!("01970000-0000-7000-8000-0000000000{number:02}").parse().unwrap();
     let mut pod = PodRow::new(session(30 + number), name);
     pod.state = "running".into();
     pod.asks = asks;
-    // Each is the child of the one before, the first two are nobody's.
+    // Each pod is the child of the previous one; the first two have no parent.
     pod.parent = (number > 1).then(|| session(29 + number));
     pod
 }
 
 #[test]
 fn pods_are_a_tree_and_can_be_ordered_about() {
-    let mut room = Room::attached();
-    room.press("ctrl-p");
-    let asked = room.ordered();
-    let [Do::Ask { token, question: Question::Pods }] = asked.as_slice() else { panic!("{asked:?}") };
-    let pods = vec![pod("alone", 0, 0), pod("boss", 1, 0), pod("child", 2, 1)];
-    room.msg(Msg::Told { token: *token, result: Box::new(Ok(Answer::Pods(pods.clone()))) });
-    let picture = room.picture();
+    let mut app = TestApp::attached_app();
+    app.press_keys("ctrl-p");
+    let requests = app.take_effects();
+    let [AppEffect::Request { token, request: BackendRequest::Pods }] = requests.as_slice() else {
+        panic!("{requests:?}")
+    };
+    let pods = vec![pod_row("alone", 0, 0), pod_row("boss", 1, 0), pod_row("child", 2, 1)];
+    app.send_message(AppMessage::Response {
+        token: *token,
+        result: Box::new(Ok(BackendResponse::Pods(pods.clone()))),
+    });
+    let picture = app.screen_text();
     let at = |word: &str| picture.find(word).unwrap_or_else(|| panic!("{word}:\n{picture}"));
-    assert!(at("boss") < at("child") && at("child") < at("alone"), "who needs somebody first:\n{picture}");
-    room.press("down");
-    room.press("ctrl-x");
-    let asked = room.ordered();
+    assert!(at("boss") < at("child") && at("child") < at("alone"), "pods with asks come first:\n{picture}");
+    app.press_keys("down");
+    app.press_keys("ctrl-x");
+    let requests = app.take_effects();
     assert!(
-        matches!(asked.as_slice(), [Do::Ask { question: Question::Stop(session), .. }] if *session == pods[2].session),
-        "{asked:?}"
+        matches!(requests.as_slice(), [AppEffect::Request { request: BackendRequest::Stop(session), .. }] if *session == pods[2].session),
+        "{requests:?}"
     );
-    room.write("alo");
-    room.press("enter");
-    assert_eq!(room.ordered(), [Do::Attach { session: pods[0].session, again: false }]);
+    app.type_text("alo");
+    app.press_keys("enter");
+    assert_eq!(app.take_effects(), [AppEffect::Attach { session: pods[0].session, rejoin: false }]);
 }
 
 #[test]
 fn every_size_has_room_for_what_counts() {
     for size in [(80, 24), (120, 40), (40, 12), (20, 6), (9, 3), (1, 1), (200, 60)] {
-        let mut room = Room::attached();
-        room.size = size;
-        room.write("something that is typed and longer than a narrow screen");
-        room.picture();
-        room.press("f1");
-        room.picture();
-        room.press("esc");
-        room.asks();
-        room.picture();
+        let mut app = TestApp::attached_app();
+        app.size = size;
+        app.type_text("something that is typed and longer than a narrow screen");
+        app.screen_text();
+        app.press_keys("f1");
+        app.screen_text();
+        app.press_keys("esc");
+        app.send_ask();
+        app.screen_text();
         if size.0 >= 40 {
-            room.shows("make it");
+            app.assert_shows("make it");
         }
     }
 }
 
 #[test]
 fn texts_from_outside_cannot_move_anything() {
-    let mut room = Room::attached();
-    room.status("running");
+    let mut room = TestApp::attached_app();
+    room.send_status("running");
     let text = "evil\u{1b}[2J\u{9b}31m\u{202e}text\u{7}";
-    room.entry(json!({ "kind": "queued_input", "id": QUEUED, "segments": [{"kind": "text", "content": text}], "from": {"actor": "person"}, "mode": "queue" }));
-    room.reply_of_model(text);
-    let picture = room.picture();
+    room.send_entry(json!({ "kind": "queued_input", "id": QUEUED, "segments": [{"kind": "text", "content": text}], "from": {"actor": "person"}, "mode": "queue" }));
+    room.send_model_reply(text);
+    let picture = room.screen_text();
     assert!(
         !picture.chars().any(|c| c.is_control() && c != '\n') && !picture.contains('\u{202e}'),
         "{picture:?}"
@@ -815,80 +859,80 @@ fn texts_from_outside_cannot_move_anything() {
 
 #[test]
 fn a_view_of_everything_reads_the_whole_log() {
-    let mut room = Room::attached();
-    room.write("/diff ");
-    room.ordered();
-    room.press("enter");
-    let (token, method) = room.sent();
+    let mut app = TestApp::attached_app();
+    app.type_text("/diff ");
+    app.take_effects();
+    app.press_keys("enter");
+    let (token, method) = app.sent_method();
     assert!(matches!(method, Method::Read(read) if read.from_seq == 0));
-    room.accept(token, json!({ "entries": [], "next_seq": 5 }));
-    let (token, method) = room.sent();
+    app.accept_method(token, json!({ "entries": [], "next_seq": 5 }));
+    let (token, method) = app.sent_method();
     assert!(matches!(method, Method::Read(read) if read.from_seq == 5), "page by page");
-    room.accept(token, json!({ "entries": [] }));
-    room.shows("Changes");
-    room.press("esc");
-    room.write("/context ");
-    room.ordered();
-    room.press("enter");
-    let (token, _) = room.sent();
-    room.accept(token, json!({ "entries": [] }));
-    room.shows("Context");
+    app.accept_method(token, json!({ "entries": [] }));
+    app.assert_shows("Changes");
+    app.press_keys("esc");
+    app.type_text("/context ");
+    app.take_effects();
+    app.press_keys("enter");
+    let (token, _) = app.sent_method();
+    app.accept_method(token, json!({ "entries": [] }));
+    app.assert_shows("Context");
 }
 
 #[test]
 fn a_childs_question_is_answered_at_the_child() {
-    let mut room = Room::attached();
+    let mut room = TestApp::attached_app();
     let child = "01970000-0000-7000-8000-0000000000cc";
     let ask = json!({ "id": ASK, "ask": "approval", "subject": { "tool": "Bash", "digest": "d", "action": { "class": "once", "command": "make it" } }, "options": ["approved", "denied"] });
     let event = json!({ "kind": "asked", "pod_name": "child", "ask": ask, "socket": "/run/child/sock" });
-    room.entry(json!({ "kind": "inbox", "event": event, "from": { "actor": "pod", "session": child }, "from_seq": 3, "wake": false }));
-    room.shows("make it");
+    room.send_entry(json!({ "kind": "inbox", "event": event, "from": { "actor": "pod", "session": child }, "from_seq": 3, "wake": false }));
+    room.assert_shows("make it");
     room.now += 1_000;
-    room.press("y");
-    let ordered = room.ordered();
-    let [Do::SendTo { token, socket, method: Method::Answer(answer) }] = ordered.as_slice() else {
+    room.press_keys("y");
+    let ordered = room.take_effects();
+    let [AppEffect::SendTo { token, socket, method: Method::Answer(answer) }] = ordered.as_slice() else {
         panic!("{ordered:?}")
     };
     assert_eq!((socket.to_str(), &answer.decision), (Some("/run/child/sock"), &Decision::Approved));
-    room.accept(*token, json!({}));
-    room.shows_not("a question waits");
+    room.accept_method(*token, json!({}));
+    room.assert_not_shows("1 open question");
 }
 
 #[test]
 fn settings_are_turned_and_kept() {
-    let mut room = Room::attached();
-    room.write("/settings ");
-    room.ordered();
-    room.press("enter");
-    room.shows("theme");
-    assert_eq!(room.set().theme, None, "nothing is changed by looking");
-    room.press("enter");
-    assert_eq!(room.set().theme.as_deref(), Some("dark"));
+    let mut app = TestApp::attached_app();
+    app.type_text("/settings ");
+    app.take_effects();
+    app.press_keys("enter");
+    app.assert_shows("theme");
+    assert_eq!(app.saved_settings().theme, None, "nothing is changed by looking");
+    app.press_keys("enter");
+    assert_eq!(app.saved_settings().theme.as_deref(), Some("dark"));
     for (key, theme) in [("right", "light"), ("left", "dark"), ("space", "light"), ("left", "dark")] {
-        room.press(key);
-        assert_eq!(room.set().theme.as_deref(), Some(theme), "{key}");
-        room.shows("labelled lines for a screen reader");
+        app.press_keys(key);
+        assert_eq!(app.saved_settings().theme.as_deref(), Some(theme), "{key}");
+        app.assert_shows("labelled lines for a screen reader");
     }
-    room.press("down");
-    room.press("space");
-    assert!(room.set().plain);
-    room.press("down");
-    room.press("right");
-    assert!(room.set().mouse);
-    // A letter that was meant for something else closes nothing.
-    room.write("q");
-    room.shows("Settings");
-    room.press("esc");
-    room.shows_not("Settings");
+    app.press_keys("down");
+    app.press_keys("space");
+    assert!(app.saved_settings().plain);
+    app.press_keys("down");
+    app.press_keys("right");
+    assert!(app.saved_settings().mouse);
+    // A letter closes nothing.
+    app.type_text("q");
+    app.assert_shows("Settings");
+    app.press_keys("esc");
+    app.assert_not_shows("Settings");
 }
 
 #[test]
 fn settings_are_changed_by_words_too() {
-    let mut room = Room::attached();
-    let say = |room: &mut Room, words: &str| {
-        room.write(words);
-        room.press("enter");
-        room.set()
+    let mut room = TestApp::attached_app();
+    let say = |room: &mut TestApp, words: &str| {
+        room.type_text(words);
+        room.press_keys("enter");
+        room.saved_settings()
     };
     assert!(say(&mut room, "/settings mouse").mouse && !say(&mut room, "/settings mouse").mouse);
     assert!(say(&mut room, "/settings mouse on").mouse && say(&mut room, "/settings mouse on").mouse);
@@ -898,228 +942,242 @@ fn settings_are_changed_by_words_too() {
     for (words, told) in [
         ("/settings mouse maybe", "/settings mouse: off, on"),
         ("/settings mouse on off", "/settings mouse: off, on"),
-        ("/settings wings", "there is no setting `wings`: theme, plain, mouse, vi"),
+        ("/settings wings", "unknown setting `wings`; the settings are theme, plain, mouse, vi"),
         ("/theme pink", "/settings theme: terminal, dark, light, contrast, none"),
         ("/theme ", "/settings theme: terminal, dark, light, contrast, none"),
     ] {
-        room.orders.clear();
-        assert_eq!(say(&mut room, words), Settings::default(), "{words} changes nothing");
-        room.shows(told);
+        room.effects.clear();
+        assert_eq!(say(&mut room, words), TuiSettings::default(), "{words} changes nothing");
+        room.assert_shows(told);
     }
 }
 
 #[test]
 fn plain_lines_that_were_wished_for_once_are_not_kept() {
-    let mut room = Room::new(Setup { plain: true, ..Setup::default() });
-    room.orders = room.app.open(room.now);
-    room.write("/settings mouse");
-    room.press("enter");
-    assert_eq!((room.set().plain, room.set().mouse), (false, true));
-    room.write("/settings ");
-    room.press("enter");
-    room.shows("> theme");
-    room.press("esc");
-    room.write("/settings plain");
-    room.press("enter");
-    room.write("/settings ");
-    room.press("enter");
-    room.shows("› theme");
+    let mut app = TestApp::new(AppSetup { plain: true, ..AppSetup::default() });
+    app.effects = app.app.show_start(app.now);
+    app.type_text("/settings mouse");
+    app.press_keys("enter");
+    assert_eq!((app.saved_settings().plain, app.saved_settings().mouse), (false, true));
+    app.type_text("/settings ");
+    app.press_keys("enter");
+    app.assert_shows("> theme");
+    app.press_keys("esc");
+    app.type_text("/settings plain");
+    app.press_keys("enter");
+    app.type_text("/settings ");
+    app.press_keys("enter");
+    app.assert_shows("› theme");
 }
 
 #[test]
 fn what_was_said_before_a_fork_stands_before_it() {
-    let mut room = Room::new(Setup { seed: "t".into(), ..Setup::default() });
-    room.orders = room.app.attach(session(), room.now);
-    room.join(None);
+    let mut room = TestApp::new(AppSetup { seed: "t".into(), ..AppSetup::default() });
+    room.effects = room.app.attach_session(sample_session(), room.now);
+    room.join_pod(None);
     let from = json!({ "session": RUN, "seq": 12, "h": H });
-    let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] }, "from": from });
+    let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": sample_session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] }, "from": from });
     let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "fence": "A", "context_window": 1000 });
     let data =
         json!({ "entries": [start], "greeting": greeting, "status": "idle", "head": { "seq": 0, "h": H } });
-    room.ordered();
-    room.frame(&json!({ "event": "snapshot", "data": data }));
-    let token = match room.ordered().as_slice() {
-        [Do::Ask { token, question: Question::Before(of) }] if *of == session() => *token,
+    room.take_effects();
+    room.send_frame(&json!({ "event": "snapshot", "data": data }));
+    let token = match room.take_effects().as_slice() {
+        [AppEffect::Request { token, request: BackendRequest::ForkHistory(of) }]
+            if *of == sample_session() =>
+        {
+            *token
+        }
         other => panic!("{other:?}"),
     };
-    room.reply_of_model("Said in the fork.");
-    assert_eq!(room.ordered(), [], "it is asked once");
+    room.send_model_reply("Said in the fork.");
+    assert_eq!(room.take_effects(), [], "it is requested once");
     let message = |role: &str, text: &str| json!({ "kind": "message", "role": role, "content": [{ "kind": "text", "text": text }] });
     let items = [message("user", "Said before."), message("assistant", "Answered before.")];
     let items = items.map(|item| serde_json::from_value(item).unwrap()).to_vec();
-    room.msg(Msg::Told { token, result: Box::new(Ok(Answer::Before(items))) });
-    let picture = room.picture();
+    room.send_message(AppMessage::Response {
+        token,
+        result: Box::new(Ok(BackendResponse::ForkHistory(items))),
+    });
+    let picture = room.screen_text();
     let at = |text: &str| {
         picture.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{picture}"))
     };
     let places = ["Said before.", "Answered before.", "forked from", "Said in the fork."].map(at);
     assert!(places.is_sorted(), "{picture}");
-    assert_eq!(room.ordered(), [], "it is told once");
+    assert_eq!(room.take_effects(), [], "it is requested once");
 }
 
 #[test]
 fn a_text_that_lies_in_a_blob_is_fetched_when_it_is_seen() {
-    let mut room = Room::attached();
+    let mut app = TestApp::attached_app();
     let name = "ab".repeat(32);
     let text = json!({ "blob": name, "bytes": 400_000 });
     let item =
         json!({ "kind": "message", "role": "assistant", "content": [{ "kind": "text", "text": text }] });
-    room.entry(json!({ "kind": "assistant_item", "run": RUN, "call": 1, "item": item }));
-    room.shows("more in the log");
-    assert_eq!(room.app.wants_tick(), Some(1));
-    room.ordered();
-    room.msg(Msg::Tick);
-    let (token, method) = room.sent();
+    app.send_entry(json!({ "kind": "assistant_item", "run": RUN, "call": 1, "item": item }));
+    app.assert_shows("more in the log");
+    assert_eq!(app.app.next_tick_ms(), Some(1));
+    app.take_effects();
+    app.send_message(AppMessage::Tick);
+    let (token, method) = app.sent_method();
     assert!(matches!(&method, Method::ReadBlob(read) if read.blob == name && read.offset == 0), "{method:?}");
-    assert_ne!(room.app.wants_tick(), Some(1), "it is asked once");
-    // The piece ends in the middle of a letter.
+    assert_ne!(app.app.next_tick_ms(), Some(1), "it is requested once");
+    // The piece ends inside of a character.
     let data =
         json!({ "data": "VGhlIHN0YXJ0IG9mIGl0LsM=", "offset": 0, "bytes": 400_000, "next_offset": 17 });
-    room.msg(Msg::Reply { token, data: ReplyData::ok(&data) });
-    room.shows("The start of it.");
-    room.shows("more in the log");
-    assert_eq!(room.ordered(), [], "it is there");
+    app.send_message(AppMessage::Reply { token, data: ReplyData::from_result(&data) });
+    app.assert_shows("The start of it.");
+    app.assert_shows("more in the log");
+    assert_eq!(app.take_effects(), [], "it is there");
 }
 
 #[test]
 fn a_screen_with_room_is_filled_with_what_is_older() {
-    let mut room = Room::attached();
-    // A pod tells only what follows its last compaction, or the end of it.
+    let mut room = TestApp::attached_app();
+    // A pod only sends the entries after its last compaction, or the end of them.
     room.seq = 40;
-    room.snapshot("idle");
-    let (token, method) = room.sent();
+    room.send_snapshot("idle");
+    let (token, method) = room.sent_method();
     assert_eq!(method, Method::Status);
     let usage = json!({ "input": 20_000, "output": 7, "cost_usd": 2.5 });
     let status = |seq: u64| json!({ "status": "idle", "head": { "seq": seq, "h": H }, "usage": usage });
-    room.accept(token, status(39));
-    let (token, _) = room.sent();
-    room.accept(token, status(40));
-    assert_eq!(room.ordered(), [], "nothing was drawn yet");
-    room.shows("$2.5");
-    assert_eq!(room.app.wants_tick(), Some(1));
-    room.msg(Msg::Tick);
-    let (token, method) = room.sent();
+    room.accept_method(token, status(39));
+    let (token, _) = room.sent_method();
+    room.accept_method(token, status(40));
+    assert_eq!(room.take_effects(), [], "nothing was drawn yet");
+    room.assert_shows("$2.5");
+    assert_eq!(room.app.next_tick_ms(), Some(1));
+    room.send_message(AppMessage::Tick);
+    let (token, method) = room.sent_method();
     assert!(matches!(&method, Method::Read(read) if read.from_seq == 0 && read.limit == 41), "{method:?}");
-    room.picture();
-    room.msg(Msg::Tick);
-    assert_eq!(room.ordered(), [], "one page at a time");
-    room.refuse(token, "the log is damaged");
-    room.shows("the log is damaged");
-    room.msg(Msg::Tick);
-    assert_eq!(room.ordered(), [], "what is refused is not asked for again and again");
+    room.screen_text();
+    room.send_message(AppMessage::Tick);
+    assert_eq!(room.take_effects(), [], "one page at a time");
+    room.refuse_method(token, "the log is damaged");
+    room.assert_shows("the log is damaged");
+    room.send_message(AppMessage::Tick);
+    assert_eq!(room.take_effects(), [], "a refused page is not requested again");
 }
 
-/// Attached, with the composer's keys as in vi.
-fn vi_room() -> Room {
-    let mut room = Room::attached();
-    room.write("/settings vi on");
-    room.press("enter");
-    assert!(room.set().vi);
-    room.orders.clear();
-    room.now += 10_000;
-    room.msg(Msg::Tick);
-    room
+/// Attached, with vi keys in the composer.
+fn vi_app() -> TestApp {
+    let mut app = TestApp::attached_app();
+    app.type_text("/settings vi on");
+    app.press_keys("enter");
+    assert!(app.saved_settings().vi);
+    app.effects.clear();
+    app.now += 10_000;
+    app.send_message(AppMessage::Tick);
+    app
 }
 
 #[test]
 fn vi_keys_are_the_composers_and_everything_else_stays() {
-    let mut room = vi_room();
-    room.shows("INSERT");
-    room.write("one two @src");
-    room.press("esc");
-    room.shows("NORMAL");
-    assert!(room.ordered().iter().all(|order| !matches!(order, Do::Send { method: Method::Pause(_), .. })));
-    room.write("bbd");
-    room.shows("NORMAL d");
-    room.write("w");
-    room.shows("> one two src");
-    // Enter sends from any mode, and what follows is typed.
-    room.press("enter");
-    let (_, text, _, _) = room.said();
+    let mut room = vi_app();
+    room.assert_shows("INSERT");
+    room.type_text("one two @src");
+    room.press_keys("esc");
+    room.assert_shows("NORMAL");
+    assert!(
+        room.take_effects()
+            .iter()
+            .all(|effect| !matches!(effect, AppEffect::Send { method: Method::Pause(_), .. }))
+    );
+    room.type_text("bbd");
+    room.assert_shows("NORMAL d");
+    room.type_text("w");
+    room.assert_shows("> one two src");
+    // Enter sends in any mode, and the next input starts in insert mode.
+    room.press_keys("enter");
+    let (_, text, _, _) = room.sent_input();
     assert_eq!(text, "one two src");
-    room.shows("INSERT");
+    room.assert_shows("INSERT");
 }
 
 #[test]
 fn escape_leaves_the_insertion_first_then_pauses_then_goes_back() {
-    let mut room = vi_room();
-    room.status("running");
-    room.write("half");
-    room.press("esc");
-    assert_eq!(room.ordered(), []);
-    room.press("esc");
-    assert!(matches!(room.sent().1, Method::Pause(_)));
-    room.press("esc");
-    assert!(matches!(room.sent().1, Method::RewindTargets));
-    room.shows("> half");
+    let mut app = vi_app();
+    app.send_status("running");
+    app.type_text("half");
+    app.press_keys("esc");
+    assert_eq!(app.take_effects(), []);
+    app.press_keys("esc");
+    assert!(matches!(app.sent_method().1, Method::Pause(_)));
+    app.press_keys("esc");
+    assert!(matches!(app.sent_method().1, Method::RewindTargets));
+    app.assert_shows("> half");
 }
 
 #[test]
 fn letters_of_normal_mode_reach_earlier_inputs_and_commands() {
-    let mut room = vi_room();
+    let mut room = vi_app();
     for word in ["first", "second"] {
-        room.write(word);
-        room.press("enter");
+        room.type_text(word);
+        room.press_keys("enter");
     }
-    room.write("third");
-    room.press("esc");
-    room.write("kk");
-    room.shows("> first");
-    room.write("jj");
-    room.shows("> third");
-    room.shows("NORMAL");
-    room.write("dd/hel");
-    room.shows("> /hel");
-    room.shows("keys and commands");
-    // Without vi it is as it was.
-    room.press("esc");
-    room.press("esc");
-    room.write("dd/settings vi off");
-    room.press("enter");
-    room.write("dd");
-    room.shows("> dd");
-    room.shows_not("NORMAL");
+    room.type_text("third");
+    room.press_keys("esc");
+    room.type_text("kk");
+    room.assert_shows("> first");
+    room.type_text("jj");
+    room.assert_shows("> third");
+    room.assert_shows("NORMAL");
+    room.type_text("dd/hel");
+    room.assert_shows("> /hel");
+    room.assert_shows("Show keys and commands");
+    // Without vi the behaviour is unchanged.
+    room.press_keys("esc");
+    room.press_keys("esc");
+    room.type_text("dd/settings vi off");
+    room.press_keys("enter");
+    room.type_text("dd");
+    room.assert_shows("> dd");
+    room.assert_not_shows("NORMAL");
 }
 
 #[test]
 fn a_step_back_in_the_composer_has_a_key() {
-    let mut room = Room::attached();
-    room.write("one two");
-    room.press("ctrl-_");
-    room.shows("> one");
-    room.press("alt-_");
-    room.shows("> one two");
-    room.press("alt-_");
-    room.shows("there is nothing to do again");
+    let mut app = TestApp::attached_app();
+    app.type_text("one two");
+    app.press_keys("ctrl-_");
+    app.assert_shows("> one");
+    app.press_keys("alt-_");
+    app.assert_shows("> one two");
+    app.press_keys("alt-_");
+    app.assert_shows("nothing to redo");
 }
 
 #[test]
 fn before_a_pod_lives_the_program_around_completes() {
-    let mut room = Room::new(Setup::default());
-    room.orders = room.app.open(room.now);
-    room.write("see @no");
-    let asked = |order: &Do| match order {
-        Do::Ask { token, question: Question::Complete(list) } => Some((*token, list.clone())),
+    let mut room = TestApp::new(AppSetup::default());
+    room.effects = room.app.show_start(room.now);
+    room.type_text("see @no");
+    let requests = |effect: &AppEffect| match effect {
+        AppEffect::Request { token, request: BackendRequest::Complete(list) } => Some((*token, list.clone())),
         _ => None,
     };
-    let (token, list) = room.ordered().iter().rev().find_map(asked).unwrap();
+    let (token, list) = room.take_effects().iter().rev().find_map(requests).unwrap();
     assert_eq!((list.kind, list.prefix.as_str()), (CompletionKind::File, "no"));
     let entries = vec![Completion { value: "notes".into(), is_dir: true }];
-    let found = Completions { kind: CompletionKind::File, entries };
-    room.msg(Msg::Told { token, result: Box::new(Ok(Answer::Completions(found))) });
-    room.shows("> @notes");
-    room.press("tab");
-    room.shows("> see @notes/");
+    let position = Completions { kind: CompletionKind::File, entries };
+    room.send_message(AppMessage::Response {
+        token,
+        result: Box::new(Ok(BackendResponse::Completions(position))),
+    });
+    room.assert_shows("> @notes");
+    room.press_keys("tab");
+    room.assert_shows("> see @notes/");
     for (typed, kinds) in [
         (" #a", vec![CompletionKind::Knowledge]),
         ("/a", vec![CompletionKind::Workflow, CompletionKind::Skill]),
     ] {
         if typed.starts_with('/') {
-            room.press("ctrl-u");
+            room.press_keys("ctrl-u");
         }
-        room.ordered();
-        room.write(typed);
-        let lists: Vec<_> = room.ordered().iter().filter_map(asked).map(|(_, list)| list).collect();
+        room.take_effects();
+        room.type_text(typed);
+        let lists: Vec<_> = room.take_effects().iter().filter_map(requests).map(|(_, list)| list).collect();
         let asked: Vec<CompletionKind> =
             lists.iter().filter(|list| list.prefix == "a").map(|list| list.kind).collect();
         assert_eq!(asked, kinds, "{typed}");
@@ -1130,37 +1188,37 @@ fn before_a_pod_lives_the_program_around_completes() {
 fn every_key_can_be_another_and_is_named_where_it_counts() {
     let file = "answer-once = \"j\"\nanswer-deny = \"k\"\nanswer-rule = []\nsend = \"f5\"\nleave = \"f10\"\n\
                 copy = \"w\"\nlist-stop = \"f8\"\nolder = \"f6\"\nnewer = \"f7\"\ncomplete = \"f9\"\nlist-right = \"f4\"\n";
-    let (keys, problems) = Keys::read(file);
+    let (keys, problems) = KeyBindings::parse_config(file);
     assert_eq!(problems, Vec::<String>::new());
-    let mut room = Room::attached_with(Setup { keys, seed: "t".into(), ..Setup::default() });
-    room.asks();
-    room.now += 1_000;
-    room.shows("j once   a this session   k no, with a note   x end the run");
-    // What has no key takes no room.
-    room.shows("j yes, once  a for this session  k no, with a note  x no, and stop");
-    room.press("j");
-    let (_, method) = room.sent();
+    let mut app = TestApp::attached_app_with(AppSetup { keys, seed: "t".into(), ..AppSetup::default() });
+    app.send_ask();
+    app.now += 1_000;
+    app.assert_shows("j once   a this session   k no, with a note   x end the run");
+    // An action without a key takes no space.
+    app.assert_shows("j yes, once  a for this session  k no, with a note  x no, and stop");
+    app.press_keys("j");
+    let (_, method) = app.sent_method();
     assert!(matches!(&method, Method::Answer(answer) if answer.decision == Decision::Approved), "{method:?}");
-    room.press("f10");
-    room.shows("F10 again leaves");
-    room.now += 5_000;
-    room.msg(Msg::Tick);
-    // The pop-up's keys are those of the composer.
-    room.write("/t");
-    room.shows("> /tasks");
-    room.press("f7");
-    room.shows("  /tasks");
-    room.press("f6");
-    room.shows("> /tasks");
-    room.press("ctrl-u");
-    room.write("/sett");
-    room.press("f9");
-    room.shows("> /settings");
-    room.press("f5");
-    room.shows("Settings");
-    room.press("f4");
-    assert_eq!(room.set().theme.as_deref(), Some("dark"));
-    room.press("esc");
-    room.status("paused");
-    room.shows("F5 goes on");
+    app.press_keys("f10");
+    app.assert_shows("press F10 again to quit");
+    app.now += 5_000;
+    app.send_message(AppMessage::Tick);
+    // The completions use the keys of the composer.
+    app.type_text("/t");
+    app.assert_shows("> /tasks");
+    app.press_keys("f7");
+    app.assert_shows("  /tasks");
+    app.press_keys("f6");
+    app.assert_shows("> /tasks");
+    app.press_keys("ctrl-u");
+    app.type_text("/sett");
+    app.press_keys("f9");
+    app.assert_shows("> /settings");
+    app.press_keys("f5");
+    app.assert_shows("Settings");
+    app.press_keys("f4");
+    assert_eq!(app.saved_settings().theme.as_deref(), Some("dark"));
+    app.press_keys("esc");
+    app.send_status("paused");
+    app.assert_shows("F5 resumes");
 }

@@ -1,9 +1,9 @@
-//! The figures of undo: what a capture costs, first and when nothing has changed, over 10,000 files in 1,000 directories.
+//! Benchmarks of undo: the first capture and an unchanged one, over 10,000 files in 1,000 directories.
 //!
-//! Every figure is a median over the samples printed with it; a goal that is missed is printed as missed. Beside the time
-//! stands the CPU time of the calling thread, which another program on the same machine hardly lengthens; a capture has
-//! others beside it. The floor is listing the same directories and asking for every file's metadata, in one thread, with
-//! the standard library.
+//! Every figure is the median of the samples printed with it; a missed goal is printed as missed. The CPU
+//! time of the calling thread is printed too, because other programs hardly affect it; a capture also uses
+//! other threads. The baseline is a single-threaded listing of the same directories with metadata, using the
+//! standard library.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -11,17 +11,17 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use minke_files::{Files, FilesConfig};
-use minke_policy::secrets;
+use minke_files::{FilesConfig, ScopedFiles};
+use minke_policy::secret_paths;
 use minke_record::{Scope, SnapshotWhen};
-use minke_undo::{Capture, Limits};
+use minke_undo::{CaptureLimits, ScopeCapture};
 
 const DIRECTORIES: usize = 1_000;
 const FILES: usize = 10;
 const SAMPLES: usize = 21;
 const GOAL: Duration = Duration::from_millis(50);
 /// After this time the files are old enough to be trusted.
-const SETTLED: Duration = Duration::from_millis(2_100);
+const SETTLE_TIME: Duration = Duration::from_millis(2_100);
 
 fn main() {
     let temp = tempfile::tempdir().expect("a temporary directory");
@@ -35,32 +35,35 @@ fn main() {
         }
     }
     fs::write(root.join(".gitignore"), "target/\n*.o\n*.log\n/build\nnode_modules\n").expect("a file");
-    std::thread::sleep(SETTLED);
+    std::thread::sleep(SETTLE_TIME);
 
-    let scope = Scope::write(root.to_str().expect("a text"));
-    let masked = secrets("/home/somebody").into_iter().map(Into::into).collect();
-    let files = Files::new(FilesConfig { scope, masked, ..FilesConfig::default() }).expect("it can be held");
-    let mut capture = Capture::new(Limits::default());
+    let scope = Scope::writable(root.to_str().expect("a text"));
+    let masked = secret_paths("/home/somebody").into_iter().map(Into::into).collect();
+    let files =
+        ScopedFiles::new(FilesConfig { scope, masked, ..FilesConfig::default() }).expect("it can be held");
+    let mut capture = ScopeCapture::new(CaptureLimits::default());
     let mut bytes = 0;
-    let mut keep = |blob: Vec<u8>| {
+    let mut store_blob = |blob: Vec<u8>| {
         bytes += blob.len();
         Ok(format!("blob-{bytes}"))
     };
-    let first = capture.capture(&files, &SnapshotWhen::Before, &mut keep).expect("it is not too much");
-    println!("first capture: {} paths, {} read, {:?}", first.scanned, first.read, first.took);
+    let first =
+        capture.capture_scope(&files, &SnapshotWhen::Before, &mut store_blob).expect("it is not too much");
+    println!("first capture: {} paths, {} read, {:?}", first.scanned, first.files_read, first.elapsed);
 
-    let (took, cpu) = measure(&mut || {
-        let taken = capture.capture(&files, &SnapshotWhen::Before, &mut keep).expect("as before");
-        assert_eq!((taken.read, taken.files.len()), (0, 0), "nothing has changed");
+    let (took, cpu) = measure_work(&mut || {
+        let report =
+            capture.capture_scope(&files, &SnapshotWhen::Before, &mut store_blob).expect("as before");
+        assert_eq!((report.files_read, report.files.len()), (0, 0), "nothing has changed");
     });
     let goal = if took <= GOAL { "met" } else { "MISSED" };
     println!("unchanged: {took:?}, CPU {cpu:?} (medians of {SAMPLES}); goal {GOAL:?}: {goal}");
-    let (took, cpu) = measure(&mut || assert!(count(&root) > DIRECTORIES * FILES));
+    let (took, cpu) = measure_work(&mut || assert!(count_entries(&root) > DIRECTORIES * FILES));
     println!("listing alone: {took:?}, CPU {cpu:?} (medians of {SAMPLES})");
 }
 
 /// Time and CPU time of a piece of work.
-fn measure(work: &mut dyn FnMut()) -> (Duration, Duration) {
+fn measure_work(work: &mut dyn FnMut()) -> (Duration, Duration) {
     let (mut took, mut cpu) = (Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
         let (began, used) = (Instant::now(), thread_time());
@@ -68,7 +71,7 @@ fn measure(work: &mut dyn FnMut()) -> (Duration, Duration) {
         took.push(began.elapsed());
         cpu.push(thread_time() - used);
     }
-    (median(&mut took), median(&mut cpu))
+    (median_of(&mut took), median_of(&mut cpu))
 }
 
 fn thread_time() -> Duration {
@@ -76,18 +79,18 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-fn median(samples: &mut [Duration]) -> Duration {
+fn median_of(samples: &mut [Duration]) -> Duration {
     samples.sort();
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-fn count(directory: &Path) -> usize {
+fn count_entries(directory: &Path) -> usize {
     let entries = fs::read_dir(directory).expect("a directory");
     entries
         .map(|entry| {
             let entry = entry.expect("an entry");
             let meta = entry.metadata().expect("metadata");
-            1 + if meta.is_dir() { count(&entry.path()) } else { 0 }
+            1 + if meta.is_dir() { count_entries(&entry.path()) } else { 0 }
         })
         .sum()
 }

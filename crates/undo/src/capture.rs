@@ -1,8 +1,8 @@
-//! Capture: what the write scope holds now, told as what has changed since it was looked at last.
+//! Capture: the current state of the write scope, as changes since the last capture.
 //!
-//! A file is read only when its size, times, inode or mode are not those that it had, or when it was changed so shortly
-//! before it was looked at that a later change could have the same time.
-//! Invariant: what is told, applied to what was told before, is the tree (`what_is_told_adds_up_to_the_tree`).
+//! A file is read only if its size, times, inode or mode have changed, or if it changed so shortly before the
+//! last capture that a later change could have the same time.
+//! Invariant: all reported changes together are the tree (`what_is_told_adds_up_to_the_tree`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -11,270 +11,284 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use minke_files::{FILE_BYTES, FileError, Files};
-use minke_policy::Level;
+use minke_files::{FileError, MAX_FILE_BYTES, ScopedFiles};
+use minke_policy::AccessLevel;
 use minke_record::{SnapshotFile, SnapshotWhen};
 use sha2::{Digest, Sha256};
 
-use crate::pack::{Hash, Keep, Packer, Place};
-use crate::state::Kind;
-use crate::walk::{Begun, Found, Stamp, Walked, walk};
+use crate::pack::{BlobLocation, BlobPacker, ContentHash, StoreBlobFn};
+use crate::state::CapturedKind;
+use crate::walk::{CaptureStamp, FoundPath, WalkBaseline, WalkResult, walk_scope};
 
-/// A file that changed this shortly before it was looked at is read again next time: file systems count time in steps.
-const STEP: Duration = Duration::from_secs(2);
+/// A file that changed less than this before its capture is read again next time, because file times have a
+/// limited resolution.
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_secs(2);
 
-/// In place of the hash of a file that we may no longer read.
-const UNKNOWN: Hash = [0; 32];
+/// The hash of a file that has become unreadable.
+const UNKNOWN_HASH: ContentHash = [0; 32];
 
-/// How much is captured at most.
+/// The limits of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Files, links and directories, and what ignore files leave out by name.
+pub struct CaptureLimits {
+    /// Files, links and directories, and the paths that ignore files exclude by name.
     pub files: usize,
     pub bytes: u64,
-    /// A blob that holds several files is at most this long.
+    /// The maximum size of a blob with several files.
     pub pack: usize,
-    /// A file longer than this is watched, and its content is not kept.
+    /// The content of a longer file is not stored; its changes are still detected.
     pub file: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { files: 200_000, bytes: 2 * 1024 * 1024 * 1024, pack: 16 * 1024 * 1024, file: FILE_BYTES }
+impl Default for CaptureLimits {
+    fn default() -> CaptureLimits {
+        CaptureLimits {
+            files: 200_000,
+            bytes: 2 * 1024 * 1024 * 1024,
+            pack: 16 * 1024 * 1024,
+            file: MAX_FILE_BYTES,
+        }
     }
 }
 
-/// What a capture came to.
+/// The result of a capture.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Taken {
-    /// What changed since the last capture; with an empty hash what is gone.
+pub struct CaptureReport {
+    /// Changes since the last capture; a removed path has an empty hash.
     pub files: Vec<SnapshotFile>,
-    /// Files, links and directories that were looked at.
+    /// The number of inspected files, links and directories.
     pub scanned: usize,
-    /// Files that had to be read.
-    pub read: usize,
-    /// Files and directories that we may not read, so that nothing is known of them.
+    /// The number of files that had to be read.
+    pub files_read: usize,
+    /// The number of unreadable files and directories, whose state is unknown.
     pub unreadable: u64,
     /// FIFOs, sockets and devices, which are never touched.
     pub special: u64,
-    /// Names that are no text, which a snapshot cannot hold.
+    /// Names that are not UTF-8, which a snapshot cannot contain.
     pub unnamed: u64,
-    /// Files that are too large to be kept.
+    /// Files that are too large to store.
     pub large: u64,
-    /// Files that hold a secret, and are not kept either.
-    pub secret: u64,
-    pub took: Duration,
+    /// Files that contain a secret, which are not stored either.
+    pub secret_check: u64,
+    pub elapsed: Duration,
 }
 
-/// Why there is nothing to undo from.
+/// The reason why undo is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     #[error(
-        "what may be written is too much to be captured: more than {} files or {} bytes ({files} files and {bytes} bytes were counted); what commands do here cannot be undone",
+        "the write scope is too large to capture: more than {} files or {} bytes ({files} files and {bytes} bytes counted); changes by commands cannot be undone",
         limits.files, limits.bytes
     )]
-    TooMuch { files: usize, bytes: u64, limits: Limits },
-    #[error("there was no capture before, so nothing can be said of what has changed since")]
-    NoBefore,
-    #[error("the old content of files could not be kept: {0}")]
-    Keep(io::Error),
+    TooMuch { files: usize, bytes: u64, limits: CaptureLimits },
+    #[error("there is no earlier capture to compare with")]
+    MissingBaseline,
+    #[error("could not store the old content of files: {0}")]
+    StoreBlob(io::Error),
 }
 
-/// The write scope as it was when it was looked at last.
+/// The state of the write scope at the last capture.
 #[derive(Debug)]
-pub struct Capture {
-    limits: Limits,
-    known: HashMap<String, Known>,
-    /// What was looked at when the run began; none before the first one.
-    begun: Option<Begun>,
-    secret: Secret,
+pub struct ScopeCapture {
+    limits: CaptureLimits,
+    known_paths: HashMap<String, KnownPath>,
+    /// The paths covered when the run began; `None` before the first capture.
+    baseline: Option<WalkBaseline>,
+    secret_check: SecretCheck,
 }
 
-/// Says which contents are not to be written anywhere.
+/// Detects content that must not be stored.
 #[derive(Default)]
-struct Secret(Option<Box<Asks>>);
+struct SecretCheck(Option<Box<SecretCheckFn>>);
 
-type Asks = dyn Fn(&[u8]) -> bool + Send + Sync;
+type SecretCheckFn = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for SecretCheck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() { "Secret(asked)" } else { "Secret(none)" })
     }
 }
 
-impl Secret {
-    fn is_in(&self, content: &[u8]) -> bool {
+impl SecretCheck {
+    fn is_secret(&self, content: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|asks| asks(content))
     }
 }
 
 #[derive(Debug, Clone)]
-struct Known {
-    kind: Kind,
-    /// Absent if the file must be read again to know it.
-    stamp: Option<Stamp>,
+struct KnownPath {
+    kind: CapturedKind,
+    /// `None` if the file must be read again.
+    stamp: Option<CaptureStamp>,
     mode: u32,
-    hash: Hash,
-    place: Option<Place>,
+    hash: ContentHash,
+    location: Option<BlobLocation>,
 }
 
-/// What was looked at, by path.
-type Looked = Vec<(String, Known)>;
+/// Inspected paths.
+type InspectedPaths = Vec<(String, KnownPath)>;
 
-impl Known {
-    fn line(&self, path: &str) -> SnapshotFile {
-        let part = self.place.as_ref().and_then(|place| place.part);
+impl KnownPath {
+    fn to_snapshot(&self, path: &str) -> SnapshotFile {
+        let part = self.location.as_ref().and_then(|place| place.byte_range);
         SnapshotFile {
             path: path.to_owned(),
-            mode: self.kind.bits() | self.mode,
-            hash: hex(&self.hash),
-            blob: self.place.as_ref().map(|place| place.blob.to_string()),
+            mode: self.kind.type_bits() | self.mode,
+            hash: to_hex(&self.hash),
+            blob: self.location.as_ref().map(|place| place.blob.to_string()),
             at: part.map(|(at, _)| at),
             bytes: part.map(|(_, bytes)| bytes),
         }
     }
 
-    /// Whether nothing need be read to know that a path is as it was.
-    fn is_settled(&self, found: &Found) -> bool {
+    /// Whether a path is known to be unchanged without reading it.
+    fn is_settled(&self, found: &FoundPath) -> bool {
         self.kind == found.kind && self.stamp == Some(found.stamp)
     }
 
-    fn is_like(&self, other: &Known) -> bool {
-        let mode = self.kind == Kind::Link || self.mode == other.mode;
+    fn is_same_content(&self, other: &KnownPath) -> bool {
+        let mode = self.kind == CapturedKind::Link || self.mode == other.mode;
         self.kind == other.kind && mode && self.hash == other.hash
     }
 }
 
-impl Capture {
-    pub fn new(limits: Limits) -> Capture {
-        Capture { limits, known: HashMap::new(), begun: None, secret: Secret::default() }
-    }
-
-    /// Never keeps a content of which this is true: such a file is known, and cannot be put back.
-    pub fn without(self, secret: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Capture {
-        Capture { secret: Secret(Some(Box::new(secret))), ..self }
-    }
-
-    /// Goes on from what an earlier process told: nothing of it is kept or told again.
-    pub fn resume(&mut self, tree: &BTreeMap<String, SnapshotFile>) {
-        for file in tree.values() {
-            let Some(state) = crate::State::of(file) else { continue };
-            let Some(hash) = unhex(&file.hash) else { continue };
-            let part = file.at.zip(file.bytes);
-            let place = file.blob.as_ref().map(|blob| Place { blob: blob.as_str().into(), part });
-            let mode = state.mode.unwrap_or_default();
-            self.known.insert(file.path.clone(), Known { kind: state.kind, stamp: None, mode, hash, place });
+impl ScopeCapture {
+    pub fn new(limits: CaptureLimits) -> ScopeCapture {
+        ScopeCapture {
+            limits,
+            known_paths: HashMap::new(),
+            baseline: None,
+            secret_check: SecretCheck::default(),
         }
     }
 
-    /// Looks at everything that may be written. `before` begins a run; `after` tells what has become of it since, and
-    /// says nothing of what was ignored when the run began.
-    pub fn capture(
+    /// Never stores content for which `secret` returns true: such a file is tracked, but cannot be restored.
+    pub fn with_secret_check(self, secret: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> ScopeCapture {
+        ScopeCapture { secret_check: SecretCheck(Some(Box::new(secret))), ..self }
+    }
+
+    /// Continues from the state reported by an earlier process, which is not stored or reported again.
+    pub fn resume_from(&mut self, tree: &BTreeMap<String, SnapshotFile>) {
+        for file in tree.values() {
+            let Some(state) = crate::PathState::from_snapshot(file) else { continue };
+            let Some(hash) = from_hex(&file.hash) else { continue };
+            let byte_range = file.at.zip(file.bytes);
+            let location =
+                file.blob.as_ref().map(|blob| BlobLocation { blob: blob.as_str().into(), byte_range });
+            let mode = state.mode.unwrap_or_default();
+            self.known_paths
+                .insert(file.path.clone(), KnownPath { kind: state.kind, stamp: None, mode, hash, location });
+        }
+    }
+
+    /// Captures the write scope. `Before` starts a run; `After` reports the changes since, without paths that
+    /// were ignored when the run began.
+    pub fn capture_scope(
         &mut self,
-        files: &Files,
+        files: &ScopedFiles,
         when: &SnapshotWhen,
-        keep: &mut Keep<'_>,
-    ) -> Result<Taken, CaptureError> {
+        store_blob: &mut StoreBlobFn<'_>,
+    ) -> Result<CaptureReport, CaptureError> {
         let began = Instant::now();
         let scope = files.scope();
-        // Until this has ended well there is nothing that an `after` could be told against.
-        let begun = match (when, self.begun.take()) {
-            (SnapshotWhen::After, None) => return Err(CaptureError::NoBefore),
+        // Until this capture has succeeded there is no baseline for an `After`.
+        let begun = match (when, self.baseline.take()) {
+            (SnapshotWhen::After, None) => return Err(CaptureError::MissingBaseline),
             (SnapshotWhen::After, begun) => begun,
             _ => None,
         };
-        let mut walked = walk(files, &scope, &self.limits, begun.as_ref())?;
-        let mut taken = Taken {
+        let mut walked = walk_scope(files, &scope, &self.limits, begun.as_ref())?;
+        let mut report = CaptureReport {
             special: walked.special,
             unnamed: walked.unnamed,
             unreadable: walked.unreadable,
             scanned: walked.found.len(),
-            ..Taken::default()
+            ..CaptureReport::default()
         };
         let mut met = 0;
         let mut changed = Vec::new();
         for found in &walked.found {
-            let known = self.known.get(&found.path);
+            let known = self.known_paths.get(&found.path);
             met += usize::from(known.is_some());
             if !known.is_some_and(|known| known.is_settled(found)) {
                 changed.push(found.clone());
             }
         }
-        let mut gone = Vec::new();
-        if met < self.known.len() {
-            gone = self.unseen(files, &walked, begun.is_some(), &mut changed, &mut taken);
+        let mut removed = Vec::new();
+        if met < self.known_paths.len() {
+            removed = self.find_missing(files, &walked, begun.is_some(), &mut changed, &mut report);
         }
-        let (looked, mut closed) = self.look(files, &changed, keep, &mut taken)?;
-        self.take(looked, gone, &mut taken);
-        walked.apart.append(&mut closed);
-        self.begun = Some(begun.unwrap_or(Begun { scope, apart: walked.apart }));
-        taken.took = began.elapsed();
-        Ok(taken)
+        let (inspected, mut closed) = self.inspect_changed(files, &changed, store_blob, &mut report)?;
+        self.commit_changes(inspected, removed, &mut report);
+        walked.excluded.append(&mut closed);
+        self.baseline = Some(begun.unwrap_or(WalkBaseline { scope, excluded: walked.excluded }));
+        report.elapsed = began.elapsed();
+        Ok(report)
     }
 
-    /// Reads what must be read; and what may not be.
-    fn look(
+    /// Reads the changed files; also returns the unreadable ones.
+    fn inspect_changed(
         &self,
-        files: &Files,
-        changed: &[Found],
-        keep: &mut Keep<'_>,
-        taken: &mut Taken,
-    ) -> Result<(Looked, BTreeSet<String>), CaptureError> {
+        files: &ScopedFiles,
+        changed: &[FoundPath],
+        store_blob: &mut StoreBlobFn<'_>,
+        taken: &mut CaptureReport,
+    ) -> Result<(InspectedPaths, BTreeSet<String>), CaptureError> {
         if changed.is_empty() {
             return Ok((Vec::new(), BTreeSet::new()));
         }
-        let mut work = Work::new(self, files, keep, taken);
+        let mut work = CaptureWork::new(self, files, store_blob, taken);
         for found in changed {
-            work.look(found)?;
+            work.inspect_path(found)?;
         }
         work.finish()
     }
 
-    /// What was known and was not met. Some of it is only ignored now, or may no longer be written: that is not gone.
-    /// In the middle of a run the ignored is still looked at; when one begins it is forgotten.
-    fn unseen(
+    /// Returns the known paths that the walk did not find and that were removed. Paths that are only ignored
+    /// now or no longer writable are not removed. During a run ignored paths are still inspected; a new run
+    /// forgets them.
+    fn find_missing(
         &mut self,
-        files: &Files,
-        walked: &Walked,
+        files: &ScopedFiles,
+        walked: &WalkResult,
         inside: bool,
-        changed: &mut Vec<Found>,
-        taken: &mut Taken,
+        changed: &mut Vec<FoundPath>,
+        report: &mut CaptureReport,
     ) -> Vec<String> {
         let met: HashSet<&str> = walked.found.iter().map(|found| found.path.as_str()).collect();
         let unseen: Vec<String> =
-            self.known.keys().filter(|path| !met.contains(path.as_str())).cloned().collect();
-        let mut gone = Vec::new();
+            self.known_paths.keys().filter(|path| !met.contains(path.as_str())).cloned().collect();
+        let mut removed = Vec::new();
         for path in unseen {
             let at = Path::new(&path);
-            let is_ignored = |path: &Path| path.to_str().is_some_and(|path| walked.apart.contains(path));
+            let is_ignored = |path: &Path| path.to_str().is_some_and(|path| walked.excluded.contains(path));
             if !inside && at.ancestors().any(is_ignored) {
-                self.known.remove(&path);
+                self.known_paths.remove(&path);
                 continue;
             }
-            match files.entry(at) {
-                // Lent, or taken out of the scope: nothing is said of it.
-                _ if files.level(at) < Level::Write => {}
-                // Or a directory above it has become something else.
+            match files.path_entry(at) {
+                // Lent, or removed from the scope: not reported.
+                _ if files.access_level(at) < AccessLevel::Write => {}
+                // Or a parent directory was replaced.
                 Ok(None) | Err(FileError::NotADirectory { .. } | FileError::SymlinkNotFollowed { .. }) => {
-                    gone.push(path);
+                    removed.push(path);
                 }
-                Err(_) => taken.unreadable += 1,
-                Ok(Some(entry)) => match Found::new(path, &entry) {
+                Err(_) => report.unreadable += 1,
+                Ok(Some(entry)) => match FoundPath::from_entry(path, &entry) {
                     Ok(found) => changed.push(found),
-                    // A FIFO, socket or device has taken its place.
-                    Err(path) => gone.push(path),
+                    // A FIFO, socket or device has replaced it.
+                    Err(path) => removed.push(path),
                 },
             }
         }
-        gone
+        removed
     }
 
-    /// Makes what was looked at the new state, and lists what is different.
-    fn take(&mut self, looked: Looked, gone: Vec<String>, taken: &mut Taken) {
+    /// Stores the inspected state and lists the differences.
+    fn commit_changes(&mut self, inspected: InspectedPaths, gone: Vec<String>, report: &mut CaptureReport) {
         for path in gone {
-            self.known.remove(&path);
+            self.known_paths.remove(&path);
             let nothing = String::new();
-            taken.files.push(SnapshotFile {
+            report.files.push(SnapshotFile {
                 path,
                 mode: 0,
                 hash: nothing,
@@ -283,108 +297,117 @@ impl Capture {
                 bytes: None,
             });
         }
-        for (path, now) in looked {
-            if !self.known.get(&path).is_some_and(|known| known.is_like(&now)) {
-                taken.files.push(now.line(&path));
+        for (path, now) in inspected {
+            if !self.known_paths.get(&path).is_some_and(|known| known.is_same_content(&now)) {
+                report.files.push(now.to_snapshot(&path));
             }
-            self.known.insert(path, now);
+            self.known_paths.insert(path, now);
         }
-        taken.files.sort_by(|a, b| a.path.cmp(&b.path));
+        report.files.sort_by(|a, b| a.path.cmp(&b.path));
     }
 }
 
-/// A capture under way; nothing is known before it has ended well.
-struct Work<'a> {
-    files: &'a Files,
-    secret: &'a Secret,
-    limits: Limits,
-    known: &'a HashMap<String, Known>,
-    packer: Packer<'a>,
-    looked: Looked,
-    /// Files that we may not read.
-    closed: BTreeSet<String>,
-    taken: &'a mut Taken,
-    /// What changed later than this is read again next time.
-    settled: i128,
+/// A capture in progress; its results are stored only after it has succeeded.
+struct CaptureWork<'a> {
+    files: &'a ScopedFiles,
+    secret_check: &'a SecretCheck,
+    limits: CaptureLimits,
+    known_paths: &'a HashMap<String, KnownPath>,
+    packer: BlobPacker<'a>,
+    inspected: InspectedPaths,
+    /// Unreadable files.
+    unreadable: BTreeSet<String>,
+    report: &'a mut CaptureReport,
+    /// Files changed later than this are read again next time.
+    settled_before: i128,
     buffer: Vec<u8>,
 }
 
-impl<'a> Work<'a> {
-    fn new(capture: &'a Capture, files: &'a Files, keep: &'a mut Keep<'_>, taken: &'a mut Taken) -> Work<'a> {
-        let places: HashMap<Hash, Place> =
-            capture.known.values().filter_map(|known| Some((known.hash, known.place.clone()?))).collect();
+impl<'a> CaptureWork<'a> {
+    fn new(
+        capture: &'a ScopeCapture,
+        files: &'a ScopedFiles,
+        store_blob: &'a mut StoreBlobFn<'_>,
+        report: &'a mut CaptureReport,
+    ) -> CaptureWork<'a> {
+        let places: HashMap<ContentHash, BlobLocation> = capture
+            .known_paths
+            .values()
+            .filter_map(|known| Some((known.hash, known.location.clone()?)))
+            .collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let settled = i128::try_from(now.saturating_sub(STEP).as_nanos()).unwrap_or_default();
-        let packer = Packer::new(keep, capture.limits.pack, places);
+        let settled_before =
+            i128::try_from(now.saturating_sub(TIMESTAMP_GRANULARITY).as_nanos()).unwrap_or_default();
+        let packer = BlobPacker::new(store_blob, capture.limits.pack, places);
         let limits = capture.limits;
-        let (known, looked, closed) = (&capture.known, Vec::new(), BTreeSet::new());
-        Work {
+        let (known_paths, inspected, unreadable) = (&capture.known_paths, Vec::new(), BTreeSet::new());
+        CaptureWork {
             files,
-            secret: &capture.secret,
+            secret_check: &capture.secret_check,
             limits,
-            known,
+            known_paths,
             packer,
-            looked,
-            closed,
-            taken,
-            settled,
+            inspected,
+            unreadable,
+            report,
+            settled_before,
             buffer: Vec::new(),
         }
     }
 
-    fn look(&mut self, found: &Found) -> Result<(), CaptureError> {
-        let known = self.known.get(&found.path).filter(|known| known.kind == found.kind);
+    fn inspect_path(&mut self, found: &FoundPath) -> Result<(), CaptureError> {
+        let known = self.known_paths.get(&found.path).filter(|known| known.kind == found.kind);
         let hash = match found.kind {
-            Kind::Directory => Some(Sha256::digest([]).into()),
-            Kind::Link => self.link(found)?,
-            Kind::File => self.content(found)?,
+            CapturedKind::Directory => Some(Sha256::digest([]).into()),
+            CapturedKind::Link => self.hash_link(found)?,
+            CapturedKind::File => self.hash_content(found)?,
         };
         let hash = match (hash, known) {
             (Some(hash), _) => hash,
-            // Its mode keeps us from reading it, and nothing else about it has changed.
-            (None, Some(known)) if same_content(known, &found.stamp) => known.hash,
-            // It is told all the same, so that undo names it.
+            // Only its mode has changed, and it makes the file unreadable.
+            (None, Some(known)) if is_unchanged(known, &found.stamp) => known.hash,
+            // It is reported all the same, so that undo names it.
             (None, Some(_)) => {
-                self.taken.unreadable += 1;
-                UNKNOWN
+                self.report.unreadable += 1;
+                UNKNOWN_HASH
             }
             (None, _) => {
-                self.taken.unreadable += 1;
-                self.closed.insert(found.path.clone());
+                self.report.unreadable += 1;
+                self.unreadable.insert(found.path.clone());
                 return Ok(());
             }
         };
-        let fresh = found.stamp.changed.max(found.stamp.modified) > self.settled;
-        let sure = found.kind == Kind::Directory || !fresh && hash != UNKNOWN;
+        let fresh = found.stamp.changed.max(found.stamp.modified) > self.settled_before;
+        let sure = found.kind == CapturedKind::Directory || !fresh && hash != UNKNOWN_HASH;
         let stamp = sure.then_some(found.stamp);
         let mode = found.stamp.mode;
-        let now = Known { kind: found.kind, stamp, mode, hash, place: None };
-        self.looked.push((found.path.clone(), now));
+        let now = KnownPath { kind: found.kind, stamp, mode, hash, location: None };
+        self.inspected.push((found.path.clone(), now));
         Ok(())
     }
 
-    fn link(&mut self, found: &Found) -> Result<Option<Hash>, CaptureError> {
-        let Ok(Some(entry)) = self.files.entry(Path::new(&found.path)) else { return Ok(None) };
-        let minke_files::Kind::Link(target) = entry.kind else { return Ok(None) };
+    fn hash_link(&mut self, found: &FoundPath) -> Result<Option<ContentHash>, CaptureError> {
+        let Ok(Some(entry)) = self.files.path_entry(Path::new(&found.path)) else { return Ok(None) };
+        let minke_files::PathEntryKind::Link(target) = entry.kind else { return Ok(None) };
         let target = target.as_os_str().as_bytes();
         let hash = Sha256::digest(target).into();
-        if self.secret.is_in(target) {
-            self.taken.secret += 1;
+        if self.secret_check.is_secret(target) {
+            self.report.secret_check += 1;
         } else {
-            self.packer.add(hash, target).map_err(CaptureError::Keep)?;
+            self.packer.add_content(hash, target).map_err(CaptureError::StoreBlob)?;
         }
         Ok(Some(hash))
     }
 
-    /// Reads a file whole, or, if it is too large to be kept, in pieces.
-    fn content(&mut self, found: &Found) -> Result<Option<Hash>, CaptureError> {
+    /// Hashes a file: read as a whole, or in chunks if it is too large to store.
+    fn hash_content(&mut self, found: &FoundPath) -> Result<Option<ContentHash>, CaptureError> {
         let Ok(mut opened) = self.files.open_beneath_nofollow(Path::new(&found.path)) else {
             return Ok(None);
         };
-        self.taken.read += 1;
+        self.report.files_read += 1;
         if opened.meta.len() > self.limits.file {
-            self.taken.large += 1;
-            return Ok(digest(&mut opened.file).ok());
+            self.report.large += 1;
+            return Ok(hash_stream(&mut opened.file).ok());
         }
         self.buffer.clear();
         let read = (&opened.file).take(self.limits.file + 1).read_to_end(&mut self.buffer);
@@ -392,33 +415,33 @@ impl<'a> Work<'a> {
             return Ok(None);
         }
         let hash = Sha256::digest(&self.buffer).into();
-        if self.secret.is_in(&self.buffer) {
-            self.taken.secret += 1;
+        if self.secret_check.is_secret(&self.buffer) {
+            self.report.secret_check += 1;
         } else {
-            self.packer.add(hash, &self.buffer).map_err(CaptureError::Keep)?;
+            self.packer.add_content(hash, &self.buffer).map_err(CaptureError::StoreBlob)?;
         }
         Ok(Some(hash))
     }
 
-    fn finish(self) -> Result<(Looked, BTreeSet<String>), CaptureError> {
-        let places = self.packer.finish().map_err(CaptureError::Keep)?;
-        let mut looked = self.looked;
-        for (_, known) in &mut looked {
-            known.place = places.get(&known.hash).cloned();
+    fn finish(self) -> Result<(InspectedPaths, BTreeSet<String>), CaptureError> {
+        let places = self.packer.finish().map_err(CaptureError::StoreBlob)?;
+        let mut inspected = self.inspected;
+        for (_, known) in &mut inspected {
+            known.location = places.get(&known.hash).cloned();
         }
-        Ok((looked, self.closed))
+        Ok((inspected, self.unreadable))
     }
 }
 
-fn same_content(known: &Known, now: &Stamp) -> bool {
-    known.stamp.is_some_and(|was| Stamp { changed: was.changed, mode: was.mode, ..*now } == was)
+fn is_unchanged(known: &KnownPath, now: &CaptureStamp) -> bool {
+    known.stamp.is_some_and(|was| CaptureStamp { changed: was.changed, mode: was.mode, ..*now } == was)
 }
 
-/// The hash of a file, in pieces.
-pub(crate) fn digest(file: &mut impl Read) -> io::Result<Hash> {
-    const PIECE: usize = 256 * 1024;
+/// The hash of a stream, read in chunks.
+pub(crate) fn hash_stream(file: &mut impl Read) -> io::Result<ContentHash> {
+    const CHUNK_BYTES: usize = 256 * 1024;
     let mut hasher = Sha256::new();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut piece) {
             Ok(0) => return Ok(hasher.finalize().into()),
@@ -429,14 +452,14 @@ pub(crate) fn digest(file: &mut impl Read) -> io::Result<Hash> {
     }
 }
 
-pub(crate) fn hex(hash: &Hash) -> String {
+pub(crate) fn to_hex(hash: &ContentHash) -> String {
     hash.iter().fold(String::with_capacity(64), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text
     })
 }
 
-fn unhex(text: &str) -> Option<Hash> {
+fn from_hex(text: &str) -> Option<ContentHash> {
     let mut hash = [0; 32];
     if text.len() != 64 || !text.is_ascii() {
         return None;

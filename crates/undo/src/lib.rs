@@ -1,21 +1,21 @@
-//! Undo: the write scope as it was, captured before a run's first call with side effects, and put back on demand.
+//! Undo: captures the write scope before a run's first call with side effects, and restores it on request.
 //!
-//! Here: capturing (`capture`, `walk`, `ignores`, `crew`, `pack`), comparing (`state`), restoring (`restore`). Elsewhere: when it is done
-//! (`pod`), where contents are kept (`session`), how files are reached (`files`).
+//! Here: capturing (`capture`, `walk`, `ignores`, `worker_pool`, `pack`), comparing (`state`), restoring
+//! (`restore`). Elsewhere: the times of captures (`pod`), blobs (`session`), file access (`files`).
 //!
-//! What is captured: regular files, symbolic links and directories that may be written, with their permissions. What is
-//! not: what ignore files leave out (`.gitignore`, `.ignore`, `.git/info/exclude`, inside the grant), `.git` itself (a
-//! commit is taken back with git, not with us), protected names, owners, attributes and times. Files that are too large to
-//! keep are watched: a change of one is named, not undone.
+//! Captured: regular files, symbolic links and directories that may be written, with their permissions. Not
+//! captured: ignored paths (`.gitignore`, `.ignore`, `.git/info/exclude`, inside the grant), `.git` itself
+//! (use git to undo a commit), protected names, owners, attributes and times. Changes of files that are too
+//! large to store are reported, but not undone.
 
 mod capture;
-mod crew;
 mod ignores;
 mod pack;
 mod restore;
 mod state;
 mod walk;
+mod worker_pool;
 
-pub use capture::{Capture, CaptureError, Limits, Taken};
-pub use restore::{Done, Left, Put, Restored, restore};
-pub use state::{Change, Kind, State, apply, changes};
+pub use capture::{CaptureError, CaptureLimits, CaptureReport, ScopeCapture};
+pub use restore::{RestoreAction, RestoreReport, RestoredPath, SkippedPath, restore_changes};
+pub use state::{CapturedKind, PathChange, PathState, apply_files, diff_trees};

@@ -1,70 +1,81 @@
-//! Pack: contents, many files to a blob, each content once.
+//! Packs file contents into blobs: many files in each blob, each content once.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
 /// SHA-256.
-pub(crate) type Hash = [u8; 32];
+pub(crate) type ContentHash = [u8; 32];
 
-/// Where a content is kept.
+/// The location of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlobLocation {
     pub(crate) blob: Arc<str>,
-    /// Where in the blob and how long, if it is not the whole of it.
-    pub(crate) part: Option<(u64, u64)>,
+    /// Offset and length in the blob; `None` if the content is the whole blob.
+    pub(crate) byte_range: Option<(u64, u64)>,
 }
 
-/// Keeps a blob and says its name.
-pub(crate) type Keep<'a> = dyn FnMut(Vec<u8>) -> io::Result<String> + 'a;
+/// Stores a blob and returns its name.
+pub(crate) type StoreBlobFn<'a> = dyn FnMut(Vec<u8>) -> io::Result<String> + 'a;
 
-/// Contents on their way into blobs.
-pub(crate) struct Packer<'a> {
-    keep: &'a mut Keep<'a>,
-    most: usize,
-    places: HashMap<Hash, Place>,
-    /// What has been taken, flushed or not.
-    taken: HashSet<Hash>,
-    open: Vec<u8>,
-    /// What is in `open`, and where.
-    inside: Vec<(Hash, u64, u64)>,
+/// Collects contents into blobs.
+pub(crate) struct BlobPacker<'a> {
+    store_blob: &'a mut StoreBlobFn<'a>,
+    max_bytes: usize,
+    locations: HashMap<ContentHash, BlobLocation>,
+    /// All added contents, flushed or not.
+    added: HashSet<ContentHash>,
+    buffer: Vec<u8>,
+    /// The contents of `buffer` with offset and length.
+    buffered: Vec<(ContentHash, u64, u64)>,
 }
 
-impl<'a> Packer<'a> {
-    /// `places`: what is kept already.
-    pub(crate) fn new(keep: &'a mut Keep<'a>, most: usize, places: HashMap<Hash, Place>) -> Packer<'a> {
-        Packer { keep, most, places, taken: HashSet::new(), open: Vec::new(), inside: Vec::new() }
+impl<'a> BlobPacker<'a> {
+    /// `places`: the contents stored already.
+    pub(crate) fn new(
+        store_blob: &'a mut StoreBlobFn<'a>,
+        max_bytes: usize,
+        locations: HashMap<ContentHash, BlobLocation>,
+    ) -> BlobPacker<'a> {
+        BlobPacker {
+            store_blob,
+            max_bytes,
+            locations,
+            added: HashSet::new(),
+            buffer: Vec::new(),
+            buffered: Vec::new(),
+        }
     }
 
-    /// Takes a content, unless it has it.
-    pub(crate) fn add(&mut self, hash: Hash, content: &[u8]) -> io::Result<()> {
-        if content.is_empty() || self.places.contains_key(&hash) || !self.taken.insert(hash) {
+    /// Adds a content unless it is stored already.
+    pub(crate) fn add_content(&mut self, hash: ContentHash, content: &[u8]) -> io::Result<()> {
+        if content.is_empty() || self.locations.contains_key(&hash) || !self.added.insert(hash) {
             return Ok(());
         }
-        if !self.open.is_empty() && self.open.len() + content.len() > self.most {
-            self.flush()?;
+        if !self.buffer.is_empty() && self.buffer.len() + content.len() > self.max_bytes {
+            self.flush_pack()?;
         }
-        self.inside.push((hash, self.open.len() as u64, content.len() as u64));
-        self.open.extend_from_slice(content);
+        self.buffered.push((hash, self.buffer.len() as u64, content.len() as u64));
+        self.buffer.extend_from_slice(content);
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        if self.open.is_empty() {
+    fn flush_pack(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
             return Ok(());
         }
-        let blob: Arc<str> = (self.keep)(std::mem::take(&mut self.open))?.into();
-        let alone = self.inside.len() == 1;
-        for (hash, at, bytes) in self.inside.drain(..) {
-            let part = (!alone).then_some((at, bytes));
-            self.places.insert(hash, Place { blob: Arc::clone(&blob), part });
+        let blob: Arc<str> = (self.store_blob)(std::mem::take(&mut self.buffer))?.into();
+        let alone = self.buffered.len() == 1;
+        for (hash, at, bytes) in self.buffered.drain(..) {
+            let byte_range = (!alone).then_some((at, bytes));
+            self.locations.insert(hash, BlobLocation { blob: Arc::clone(&blob), byte_range });
         }
         Ok(())
     }
 
-    /// Where everything is now.
-    pub(crate) fn finish(mut self) -> io::Result<HashMap<Hash, Place>> {
-        self.flush()?;
-        Ok(self.places)
+    /// Flushes, and returns all locations.
+    pub(crate) fn finish(mut self) -> io::Result<HashMap<ContentHash, BlobLocation>> {
+        self.flush_pack()?;
+        Ok(self.locations)
     }
 }

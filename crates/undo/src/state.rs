@@ -1,101 +1,101 @@
-//! States: what a path holds, as a snapshot's line says it, and what two of them differ in. Pure.
+//! The state of a path as recorded in a snapshot, and the differences between two states. Pure.
 
 use std::collections::BTreeMap;
 
 use minke_record::SnapshotFile;
 use sha2::{Digest, Sha256};
 
-use crate::capture::hex;
+use crate::capture::to_hex;
 
 const TYPE_BITS: u32 = 0o170_000;
-const DIRECTORY: u32 = 0o040_000;
-const LINK: u32 = 0o120_000;
-const REGULAR: u32 = 0o100_000;
+const DIRECTORY_TYPE: u32 = 0o040_000;
+const LINK_TYPE: u32 = 0o120_000;
+const REGULAR_TYPE: u32 = 0o100_000;
 const MODE_BITS: u32 = 0o7777;
-/// Says of a line that its permissions are not known, where the kind must be. Stands in no log.
-const UNKNOWN: u32 = 1 << 31;
+/// Marks unknown permissions when the kind must be stored. Never logged.
+const UNKNOWN_MODE: u32 = 1 << 31;
 
-/// What a path holds.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum CapturedKind {
     File,
-    /// Its content is where it points.
+    /// Its content is its target.
     Link,
     Directory,
 }
 
-impl Kind {
-    pub(crate) fn bits(self) -> u32 {
+impl CapturedKind {
+    pub(crate) fn type_bits(self) -> u32 {
         match self {
-            Kind::File => REGULAR,
-            Kind::Link => LINK,
-            Kind::Directory => DIRECTORY,
+            CapturedKind::File => REGULAR_TYPE,
+            CapturedKind::Link => LINK_TYPE,
+            CapturedKind::Directory => DIRECTORY_TYPE,
         }
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Kind::File => "a file",
-            Kind::Link => "a symbolic link",
-            Kind::Directory => "a directory",
+            CapturedKind::File => "a file",
+            CapturedKind::Link => "a symbolic link",
+            CapturedKind::Directory => "a directory",
         }
     }
 }
 
-/// A path with something in it: how a snapshot's line is read. The line's mode has the kind in its upper bits, as
-/// `stat` has; without them it is a file, and without any bits its mode is not known.
+/// The state of an existing path, parsed from a snapshot line. The mode contains the kind in its upper bits,
+/// as in `stat`; without them the path is a file, and a mode of 0 is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
-    pub kind: Kind,
-    /// Permission bits; absent if they are not known, or mean nothing for this kind.
+pub struct PathState {
+    pub kind: CapturedKind,
+    /// Permission bits; `None` if they are unknown or have no meaning for this kind.
     pub mode: Option<u32>,
     pub hash: String,
 }
 
-impl State {
-    /// None if the line says that nothing was there.
-    pub fn of(file: &SnapshotFile) -> Option<State> {
+impl PathState {
+    /// Returns `None` if the line records a missing path.
+    pub fn from_snapshot(file: &SnapshotFile) -> Option<PathState> {
         if file.hash.is_empty() {
             return None;
         }
         let kind = match file.mode & TYPE_BITS {
-            DIRECTORY => Kind::Directory,
-            LINK => Kind::Link,
-            _ => Kind::File,
+            DIRECTORY_TYPE => CapturedKind::Directory,
+            LINK_TYPE => CapturedKind::Link,
+            _ => CapturedKind::File,
         };
-        let known = file.mode != 0 && file.mode & UNKNOWN == 0;
-        let mode = (known && kind != Kind::Link).then_some(file.mode & MODE_BITS);
-        Some(State { kind, mode, hash: file.hash.clone() })
+        let known = file.mode != 0 && file.mode & UNKNOWN_MODE == 0;
+        let mode = (known && kind != CapturedKind::Link).then_some(file.mode & MODE_BITS);
+        Some(PathState { kind, mode, hash: file.hash.clone() })
     }
 
-    /// Whether two states look the same, as far as both are known.
-    pub fn is_like(&self, other: &State) -> bool {
+    /// Whether two states are equal, as far as both are known.
+    pub fn is_compatible(&self, other: &PathState) -> bool {
         let modes = self.mode.zip(other.mode);
         self.kind == other.kind && self.hash == other.hash && modes.is_none_or(|(one, other)| one == other)
     }
 }
 
-/// One path that is not as it was.
+/// A changed path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct PathChange {
     pub path: String,
-    /// Absent if nothing was there.
+    /// `None` if the path did not exist.
     pub before: Option<SnapshotFile>,
     pub after: Option<SnapshotFile>,
 }
 
-impl Change {
-    /// A directory that was made for something in it; its permissions are not known.
-    pub fn made_directory(path: &str) -> Change {
-        let hash = hex(&Sha256::digest([]).into());
-        let mode = DIRECTORY | UNKNOWN;
+impl PathChange {
+    /// A directory that was created for a file in it; its permissions are unknown.
+    pub fn created_directory(path: &str) -> PathChange {
+        let hash = to_hex(&Sha256::digest([]).into());
+        let mode = DIRECTORY_TYPE | UNKNOWN_MODE;
         let after = SnapshotFile { path: path.to_owned(), mode, hash, blob: None, at: None, bytes: None };
-        Change { path: path.to_owned(), before: None, after: Some(after) }
+        PathChange { path: path.to_owned(), before: None, after: Some(after) }
     }
 }
 
-/// Goes on from one state of the tree by a snapshot's list.
-pub fn apply(tree: &mut BTreeMap<String, SnapshotFile>, files: &[SnapshotFile]) {
+/// Applies a snapshot's list to the tree.
+pub fn apply_files(tree: &mut BTreeMap<String, SnapshotFile>, files: &[SnapshotFile]) {
     for file in files {
         if file.hash.is_empty() {
             tree.remove(&file.path);
@@ -105,22 +105,22 @@ pub fn apply(tree: &mut BTreeMap<String, SnapshotFile>, files: &[SnapshotFile]) 
     }
 }
 
-/// What is different between two states of the tree, by path.
-pub fn changes(
+/// The differences between two trees, by path.
+pub fn diff_trees(
     before: &BTreeMap<String, SnapshotFile>,
     after: &BTreeMap<String, SnapshotFile>,
-) -> Vec<Change> {
+) -> Vec<PathChange> {
     let there = |file: &&SnapshotFile| !file.hash.is_empty();
     let paths: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let mut changes = Vec::new();
     for path in paths {
         let (old, new) = (before.get(path).filter(there), after.get(path).filter(there));
-        let same = match (old.and_then(State::of), new.and_then(State::of)) {
-            (Some(old), Some(new)) => old.is_like(&new),
+        let same = match (old.and_then(PathState::from_snapshot), new.and_then(PathState::from_snapshot)) {
+            (Some(old), Some(new)) => old.is_compatible(&new),
             (old, new) => old.is_none() && new.is_none(),
         };
         if !same {
-            changes.push(Change { path: path.clone(), before: old.cloned(), after: new.cloned() });
+            changes.push(PathChange { path: path.clone(), before: old.cloned(), after: new.cloned() });
         }
     }
     changes
@@ -130,7 +130,7 @@ pub fn changes(
 mod tests {
     use super::*;
 
-    fn file(path: &str, mode: u32, hash: &str) -> SnapshotFile {
+    fn snapshot_file(path: &str, mode: u32, hash: &str) -> SnapshotFile {
         SnapshotFile { path: path.into(), mode, hash: hash.into(), blob: None, at: None, bytes: None }
     }
 
@@ -138,28 +138,36 @@ mod tests {
     fn only_what_differs_is_a_change() {
         let tree = |files: &[SnapshotFile]| {
             let mut tree = BTreeMap::new();
-            apply(&mut tree, files);
+            apply_files(&mut tree, files);
             tree
         };
-        let before =
-            tree(&[file("/a", 0o100_644, "1"), file("/b", 0o100_644, "1"), file("/d", 0o40_755, "e")]);
+        let before = tree(&[
+            snapshot_file("/a", 0o100_644, "1"),
+            snapshot_file("/b", 0o100_644, "1"),
+            snapshot_file("/d", 0o40_755, "e"),
+        ]);
         let mut after = before.clone();
-        assert_eq!(changes(&before, &after), []);
-        let next = [file("/a", 0o100_755, "1"), file("/b", 0, ""), file("/c", 0o100_600, "2")];
-        apply(&mut after, &next);
-        let changed: Vec<String> = changes(&before, &after).into_iter().map(|change| change.path).collect();
+        assert_eq!(diff_trees(&before, &after), []);
+        let next = [
+            snapshot_file("/a", 0o100_755, "1"),
+            snapshot_file("/b", 0, ""),
+            snapshot_file("/c", 0o100_600, "2"),
+        ];
+        apply_files(&mut after, &next);
+        let changed: Vec<String> =
+            diff_trees(&before, &after).into_iter().map(|change| change.path).collect();
         assert_eq!(changed, ["/a", "/b", "/c"]);
-        assert_eq!(changes(&before, &after)[1].after, None);
+        assert_eq!(diff_trees(&before, &after)[1].after, None);
     }
 
     #[test]
     fn a_mode_that_is_not_known_is_like_any_other() {
-        let state = |mode| State::of(&file("/a", mode, "1")).unwrap();
-        assert!(state(0).is_like(&state(0o100_644)));
-        assert!(state(0o644).is_like(&state(0o100_644)));
-        assert!(!state(0o600).is_like(&state(0o100_644)));
-        assert!(!state(0o040_644).is_like(&state(0o100_644)));
-        assert!(state(0o120_777).is_like(&state(0o120_700)), "a link's own permissions mean nothing");
-        assert_eq!(State::of(&file("/a", 0o100_644, "")), None);
+        let state = |mode| PathState::from_snapshot(&snapshot_file("/a", mode, "1")).unwrap();
+        assert!(state(0).is_compatible(&state(0o100_644)));
+        assert!(state(0o644).is_compatible(&state(0o100_644)));
+        assert!(!state(0o600).is_compatible(&state(0o100_644)));
+        assert!(!state(0o040_644).is_compatible(&state(0o100_644)));
+        assert!(state(0o120_777).is_compatible(&state(0o120_700)), "a link's own permissions mean nothing");
+        assert_eq!(PathState::from_snapshot(&snapshot_file("/a", 0o100_644, "")), None);
     }
 }

@@ -1,9 +1,10 @@
-//! Walk: everything in the write scope that undo speaks of, with the stamp by which a change is seen.
+//! Walks the write scope and collects the captured paths, with a stamp of each to detect changes.
 //!
-//! Directories are opened beneath their grant and nothing is followed, so a link that is swapped in leads nowhere. Ignore
-//! files count from the grant downwards. What is hidden is not looked into here (directories) or not opened later (files).
-//! Invariant: what was not looked at when a run began is known by name or by the scope of then, so that nothing looks new
-//! only because it can be seen now (`a_file_that_was_ignored_before_is_never_removed`,
+//! Directories are opened relative to their grant without following links, so a replaced directory cannot
+//! redirect the walk. Ignore files apply from the grant downwards. Hidden directories are skipped here;
+//! hidden files are not opened later.
+//! Invariant: paths not covered when a run began are known by name or by the scope of that time, so a path
+//! never counts as new only because it has become visible (`a_file_that_was_ignored_before_is_never_removed`,
 //! `what_could_not_be_seen_before_is_never_removed`, `a_wider_scope_makes_nothing_look_new`).
 
 use std::collections::BTreeSet;
@@ -14,42 +15,42 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use minke_files::{Entry, Files};
-use minke_policy::Level;
+use minke_files::{PathEntry, ScopedFiles};
+use minke_policy::AccessLevel;
 use minke_record::{Permission, Scope};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::capture::{CaptureError, Limits};
-use crate::crew::{Crew, Work};
-use crate::ignores::{Rules, rules_of};
-use crate::state::Kind;
+use crate::capture::{CaptureError, CaptureLimits};
+use crate::ignores::{IgnoreFileRules, load_rules};
+use crate::state::CapturedKind;
+use crate::worker_pool::{PoolWorker, WorkerPool};
 
-const GIT: &[u8] = b".git";
-/// Directories deeper than this are reached from the grant again: one descriptor a level would be too many.
-const HELD: usize = 64;
+const GIT_DIR: &[u8] = b".git";
+/// Deeper directories are opened from the grant again, to limit the number of open descriptors.
+const MAX_HELD_DEPTH: usize = 64;
 
-/// By what a file is known to be the same without being read.
+/// Metadata that identifies an unchanged file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct CaptureStamp {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) size: u64,
-    /// Nanoseconds since 1970: content, and content or anything else about it.
+    /// Nanoseconds since 1970: time of the last content change, and of the last change of any kind.
     pub(crate) modified: i128,
     pub(crate) changed: i128,
     /// Permission bits.
     pub(crate) mode: u32,
 }
 
-impl Stamp {
+impl CaptureStamp {
     #[cfg_attr(
         target_os = "linux",
         expect(clippy::useless_conversion, clippy::unnecessary_cast, reason = "other types on macOS")
     )]
-    pub(crate) fn of(found: &Stat) -> Stamp {
+    pub(crate) fn from_stat(found: &Stat) -> CaptureStamp {
         let nanos = |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        Stamp {
+        CaptureStamp {
             device: found.st_dev as u64,
             inode: found.st_ino,
             size: u64::try_from(found.st_size).unwrap_or_default(),
@@ -60,143 +61,143 @@ impl Stamp {
     }
 }
 
-/// Something that undo speaks of.
+/// A captured path.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundPath {
     pub(crate) path: String,
-    pub(crate) kind: Kind,
-    pub(crate) stamp: Stamp,
+    pub(crate) kind: CapturedKind,
+    pub(crate) stamp: CaptureStamp,
 }
 
-impl Found {
-    /// From what stands at a path that the walk did not come to; the path back if undo does not speak of it. The time
-    /// of its last change is not known then, so it is read each time.
-    pub(crate) fn new(path: String, entry: &Entry) -> Result<Found, String> {
+impl FoundPath {
+    /// From a path that the walk did not reach; returns the path as the error if undo does not cover it. The
+    /// change time is unknown, so the file is read each time.
+    pub(crate) fn from_entry(path: String, entry: &PathEntry) -> Result<FoundPath, String> {
         let kind = match entry.kind {
-            minke_files::Kind::File => Kind::File,
-            minke_files::Kind::Link(_) => Kind::Link,
-            minke_files::Kind::Directory => Kind::Directory,
-            minke_files::Kind::Special => return Err(path),
+            minke_files::PathEntryKind::File => CapturedKind::File,
+            minke_files::PathEntryKind::Link(_) => CapturedKind::Link,
+            minke_files::PathEntryKind::Directory => CapturedKind::Directory,
+            minke_files::PathEntryKind::Special => return Err(path),
         };
-        let Entry { device, inode, size, mode, changed: modified, .. } = *entry;
-        let stamp = Stamp { device, inode, size, modified, changed: i128::MAX, mode };
-        Ok(Found { path, kind, stamp })
+        let PathEntry { device, inode, size, mode, changed_nanos: modified, .. } = *entry;
+        let stamp = CaptureStamp { device, inode, size, modified, changed: i128::MAX, mode };
+        Ok(FoundPath { path, kind, stamp })
     }
 }
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
-    pub(crate) found: Vec<Found>,
-    /// Left out by ignore files, or closed to us; what is below is not listed.
-    pub(crate) apart: BTreeSet<String>,
+pub(crate) struct WalkResult {
+    pub(crate) found: Vec<FoundPath>,
+    /// Ignored or unreadable paths; their descendants are not listed.
+    pub(crate) excluded: BTreeSet<String>,
     /// FIFOs, sockets, devices.
     pub(crate) special: u64,
     /// Directories that could not be listed.
     pub(crate) unreadable: u64,
-    /// Names that are no text.
+    /// Names that are not UTF-8.
     pub(crate) unnamed: u64,
 }
 
-/// What was looked at when a run began.
+/// The paths covered when a run began.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct WalkBaseline {
     pub(crate) scope: Scope,
-    pub(crate) apart: BTreeSet<String>,
+    pub(crate) excluded: BTreeSet<String>,
 }
 
-impl Begun {
-    fn saw(&self, path: &str) -> bool {
-        !self.apart.contains(path) && minke_policy::level(&self.scope, path) == Level::Write
+impl WalkBaseline {
+    fn is_covered(&self, path: &str) -> bool {
+        !self.excluded.contains(path) && minke_policy::access_level(&self.scope, path) == AccessLevel::Write
     }
 }
 
-/// A directory still to be listed.
-struct Next {
+/// A directory to be listed.
+struct QueuedDirectory {
     path: String,
-    rules: Arc<Rules>,
-    /// The directory that it was found in, unless that is too deep to be held.
-    found_in: Option<Arc<OwnedFd>>,
+    ignore_rules: Arc<IgnoreFileRules>,
+    /// Its parent directory, unless that is too deep to be held open.
+    parent_fd: Option<Arc<OwnedFd>>,
     depth: usize,
-    /// No part of the path can belong to a protected name.
-    plain: bool,
-    /// Nothing below is hidden.
-    clear: bool,
+    /// No component of the path can match a protected name.
+    is_plain: bool,
+    /// No descendant is hidden.
+    is_visible: bool,
 }
 
-/// What all who walk have in common.
-struct Ground<'a> {
-    files: &'a Files,
+/// The state shared by all walkers.
+struct WalkContext<'a> {
+    files: &'a ScopedFiles,
     scope: &'a Scope,
-    /// Everything below a grant may be written: nothing is denied, and every grant goes all the way down.
-    whole: bool,
-    limits: &'a Limits,
-    /// What was looked at when the run began, if one has: no more is looked at now.
-    begun: Option<&'a Begun>,
-    /// How much has been found so far.
+    /// Every path below a grant is writable: there are no denials, and every grant is recursive.
+    is_unrestricted: bool,
+    limits: &'a CaptureLimits,
+    /// The baseline of the run, if there is one: the walk covers no more than it did.
+    baseline: Option<&'a WalkBaseline>,
+    /// The number of paths found so far.
     count: AtomicUsize,
     bytes: AtomicU64,
 }
 
-/// One of those who walk.
+/// One worker of the walk.
 struct Walker<'a> {
-    ground: &'a Ground<'a>,
-    walked: Walked,
-    /// Directories that were found in the one that is being listed.
-    open: Vec<Next>,
+    context: &'a WalkContext<'a>,
+    result: WalkResult,
+    /// Subdirectories of the directory being listed.
+    pending: Vec<QueuedDirectory>,
 }
 
 /// Walks the write grants of a scope.
-pub(crate) fn walk(
-    files: &Files,
+pub(crate) fn walk_scope(
+    files: &ScopedFiles,
     scope: &Scope,
-    limits: &Limits,
-    begun: Option<&Begun>,
-) -> Result<Walked, CaptureError> {
-    let whole = scope.deny.is_empty() && scope.allow.iter().all(|rule| rule.recursive);
+    limits: &CaptureLimits,
+    baseline: Option<&WalkBaseline>,
+) -> Result<WalkResult, CaptureError> {
+    let is_unrestricted = scope.deny.is_empty() && scope.allow.iter().all(|rule| rule.recursive);
     let (count, bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let ground = Ground { files, scope, whole, limits, begun, count, bytes };
-    let new = || Walker { ground: &ground, walked: Walked::default(), open: Vec::new() };
+    let context = WalkContext { files, scope, is_unrestricted, limits, baseline, count, bytes };
+    let new = || Walker { context: &context, result: WalkResult::default(), pending: Vec::new() };
     let mut first = new();
-    for root in roots(scope) {
-        first.root(root)?;
+    for root in walk_roots(scope) {
+        first.walk_root(root)?;
     }
-    let crew = Crew::new(std::mem::take(&mut first.open));
-    let mut walked = first.walked;
-    for part in crew.work(new)? {
-        walked.join(part.walked);
+    let crew = WorkerPool::new(std::mem::take(&mut first.pending));
+    let mut walked = first.result;
+    for part in crew.run_all(new)? {
+        walked.merge_with(part.result);
     }
     Ok(walked)
 }
 
-impl Work for Walker<'_> {
-    type Piece = Next;
+impl PoolWorker for Walker<'_> {
+    type Piece = QueuedDirectory;
     type Error = CaptureError;
 
-    fn take(&mut self, next: Next) -> Result<Vec<Next>, CaptureError> {
-        self.list(&next)?;
-        Ok(std::mem::take(&mut self.open))
+    fn process_piece(&mut self, next: QueuedDirectory) -> Result<Vec<QueuedDirectory>, CaptureError> {
+        self.list_directory(&next)?;
+        Ok(std::mem::take(&mut self.pending))
     }
 }
 
-impl Walked {
-    fn join(&mut self, mut other: Walked) {
+impl WalkResult {
+    fn merge_with(&mut self, mut other: WalkResult) {
         self.found.append(&mut other.found);
-        self.apart.append(&mut other.apart);
+        self.excluded.append(&mut other.excluded);
         self.special += other.special;
         self.unreadable += other.unreadable;
         self.unnamed += other.unnamed;
     }
 }
 
-/// Where the write grants begin: none that the walk of another comes to.
-fn roots(scope: &Scope) -> Vec<&str> {
+/// The roots of the write grants, without roots inside another grant.
+fn walk_roots(scope: &Scope) -> Vec<&str> {
     let writes = || scope.allow.iter().filter(|rule| rule.permission == Permission::Write);
     let is_reached = |target: &str| {
         let path = Path::new(target);
         writes().filter(|rule| rule.target != target).any(|rule| {
-            let above = Path::new(&rule.target);
-            if rule.recursive { path.starts_with(above) } else { path.parent() == Some(above) }
+            let parent = Path::new(&rule.target);
+            if rule.recursive { path.starts_with(parent) } else { path.parent() == Some(parent) }
         })
     };
     let roots: BTreeSet<&str> =
@@ -205,140 +206,155 @@ fn roots(scope: &Scope) -> Vec<&str> {
 }
 
 impl Walker<'_> {
-    /// A grant's own directory is not undone; a grant that is one file is.
-    fn root(&mut self, root: &str) -> Result<(), CaptureError> {
-        let none = Arc::new(Rules::default());
-        match self.ground.files.entry(Path::new(root)) {
-            Ok(Some(entry)) if entry.kind == minke_files::Kind::Directory => {
-                let plain = root.split('/').all(is_plain);
-                let clear = self.ground.files.may_read_all_below(Path::new(root));
+    /// The directory of a grant is not captured itself; a grant of a single file is.
+    fn walk_root(&mut self, root: &str) -> Result<(), CaptureError> {
+        let none = Arc::new(IgnoreFileRules::default());
+        match self.context.files.path_entry(Path::new(root)) {
+            Ok(Some(entry)) if entry.kind == minke_files::PathEntryKind::Directory => {
+                let is_plain = root.split('/').all(is_plain_name);
+                let is_visible = self.context.files.may_read_all_below(Path::new(root));
                 let path = root.to_owned();
-                self.open.push(Next { path, rules: none, found_in: None, depth: 0, plain, clear });
+                self.pending.push(QueuedDirectory {
+                    path,
+                    ignore_rules: none,
+                    parent_fd: None,
+                    depth: 0,
+                    is_plain,
+                    is_visible,
+                });
                 Ok(())
             }
-            Ok(Some(entry)) => match Found::new(root.to_owned(), &entry) {
-                Ok(found) => self.push(found),
+            Ok(Some(entry)) => match FoundPath::from_entry(root.to_owned(), &entry) {
+                Ok(found) => self.push_found(found),
                 Err(_) => {
-                    self.walked.special += 1;
+                    self.result.special += 1;
                     Ok(())
                 }
             },
             Ok(None) => Ok(()),
             Err(_) => {
-                self.closed(root.to_owned());
+                self.add_excluded(root.to_owned());
                 Ok(())
             }
         }
     }
 
-    /// Something that we may not look at.
-    fn closed(&mut self, path: String) {
-        self.walked.unreadable += 1;
-        self.walked.apart.insert(path);
+    /// Records an inaccessible path.
+    fn add_excluded(&mut self, path: String) {
+        self.result.unreadable += 1;
+        self.result.excluded.insert(path);
     }
 
-    fn list(&mut self, next: &Next) -> Result<(), CaptureError> {
-        let listed = self.enter(next).and_then(|dir| names(dir.as_fd()).map(|names| (dir, names)));
+    fn list_directory(&mut self, next: &QueuedDirectory) -> Result<(), CaptureError> {
+        let listed =
+            self.open_directory(next).and_then(|dir| entry_names(dir.as_fd()).map(|names| (dir, names)));
         let Some((dir, names)) = listed else {
-            self.closed(next.path.clone());
+            self.add_excluded(next.path.clone());
             return Ok(());
         };
-        let rules = rules_of(dir.as_fd(), &next.path, &names, &next.rules);
+        let rules = load_rules(dir.as_fd(), &next.path, &names, &next.ignore_rules);
         let dir = Arc::new(dir);
         for name in &names {
-            if name.as_bytes() != GIT {
-                self.entry(&dir, next, name, &rules)?;
+            if name.as_bytes() != GIT_DIR {
+                self.visit_entry(&dir, next, name, &rules)?;
             }
         }
         Ok(())
     }
 
-    /// Opens a directory, following nothing.
-    fn enter(&self, next: &Next) -> Option<OwnedFd> {
+    /// Opens a directory without following links.
+    fn open_directory(&self, next: &QueuedDirectory) -> Option<OwnedFd> {
         let path = Path::new(&next.path);
-        if let Some((above, name)) = next.found_in.as_ref().zip(path.file_name()) {
+        if let Some((parent, name)) = next.parent_fd.as_ref().zip(path.file_name()) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let opened = || rustix::fs::openat(above, name, flags, Mode::empty()).ok();
-            return (next.clear || self.ground.files.may_read(path)).then(opened).flatten();
+            let opened = || rustix::fs::openat(parent, name, flags, Mode::empty()).ok();
+            return (next.is_visible || self.context.files.may_read(path)).then(opened).flatten();
         }
-        // If it leads elsewhere, a link was swapped in: then it is not this directory.
-        self.ground.files.open_dir(path).ok().filter(|opened| opened.path == path).map(|opened| opened.dir)
+        // If it is a link now, the directory was replaced.
+        self.context.files.open_dir(path).ok().filter(|opened| opened.path == path).map(|opened| opened.dir)
     }
 
-    /// Whether a path may be written, as far as names and the scope say so.
+    /// Whether names and scope allow writing a path.
     fn is_writable(&self, path: &str, plain: bool) -> bool {
-        (self.ground.whole || minke_policy::level(self.ground.scope, path) == Level::Write)
-            // Only `files` knows what a person has lifted.
+        (self.context.is_unrestricted || minke_policy::access_level(self.context.scope, path) == AccessLevel::Write)
+            // Only `files` knows the paths that the user has exempted.
             && (plain
-                || minke_policy::protected(path).is_none()
-                || self.ground.files.level(Path::new(path)) == Level::Write)
+                || minke_policy::protected_name(path).is_none()
+                || self.context.files.access_level(Path::new(path)) == AccessLevel::Write)
     }
 
-    fn entry(
+    fn visit_entry(
         &mut self,
         dir: &Arc<OwnedFd>,
-        above: &Next,
+        parent: &QueuedDirectory,
         name: &OsStr,
-        rules: &Arc<Rules>,
+        rules: &Arc<IgnoreFileRules>,
     ) -> Result<(), CaptureError> {
         let Some(text) = name.to_str() else {
-            self.walked.unnamed += 1;
+            self.result.unnamed += 1;
             return Ok(());
         };
-        let path = format!("{}/{text}", above.path.strip_suffix('/').unwrap_or(&above.path));
+        let path = format!("{}/{text}", parent.path.strip_suffix('/').unwrap_or(&parent.path));
         let found = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
-            // Gone since it was listed.
+            // Removed since it was listed.
             Err(Errno::NOENT) => return Ok(()),
             Err(_) => {
-                self.closed(path);
-                return self.count(0);
+                self.add_excluded(path);
+                return self.count_path(0);
             }
         };
         let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        let unseen = self.ground.begun.is_some_and(|begun| !begun.saw(&path));
-        if unseen || rules.ignores(Path::new(&path), is_dir) {
-            self.walked.apart.insert(path);
-            return self.count(0);
+        let unseen = self.context.baseline.is_some_and(|baseline| !baseline.is_covered(&path));
+        if unseen || rules.is_ignored(Path::new(&path), is_dir) {
+            self.result.excluded.insert(path);
+            return self.count_path(0);
         }
-        let plain = above.plain && is_plain(text);
-        if !self.is_writable(&path, plain) {
+        let is_plain = parent.is_plain && is_plain_name(text);
+        if !self.is_writable(&path, is_plain) {
             return Ok(());
         }
         if is_dir {
-            let depth = above.depth + 1;
-            let found_in = (depth <= HELD).then(|| Arc::clone(dir));
-            let rules = Arc::clone(rules);
-            self.open.push(Next { path: path.clone(), rules, found_in, depth, plain, clear: above.clear });
+            let depth = parent.depth + 1;
+            let parent_fd = (depth <= MAX_HELD_DEPTH).then(|| Arc::clone(dir));
+            let ignore_rules = Arc::clone(rules);
+            self.pending.push(QueuedDirectory {
+                path: path.clone(),
+                ignore_rules,
+                parent_fd,
+                depth,
+                is_plain,
+                is_visible: parent.is_visible,
+            });
         }
-        self.add(path, &found)
+        self.add_path(path, &found)
     }
 
-    fn add(&mut self, path: String, found: &Stat) -> Result<(), CaptureError> {
+    fn add_path(&mut self, path: String, found: &Stat) -> Result<(), CaptureError> {
         let kind = match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Link,
+            FileType::RegularFile => CapturedKind::File,
+            FileType::Directory => CapturedKind::Directory,
+            FileType::Symlink => CapturedKind::Link,
             _ => {
-                self.walked.special += 1;
-                self.walked.apart.insert(path);
+                self.result.special += 1;
+                self.result.excluded.insert(path);
                 return Ok(());
             }
         };
-        self.push(Found { path, kind, stamp: Stamp::of(found) })
+        self.push_found(FoundPath { path, kind, stamp: CaptureStamp::from_stat(found) })
     }
 
-    fn push(&mut self, found: Found) -> Result<(), CaptureError> {
-        let bytes = if found.kind == Kind::File { found.stamp.size } else { 0 };
-        self.walked.found.push(found);
-        self.count(bytes)
+    fn push_found(&mut self, found: FoundPath) -> Result<(), CaptureError> {
+        let bytes = if found.kind == CapturedKind::File { found.stamp.size } else { 0 };
+        self.result.found.push(found);
+        self.count_path(bytes)
     }
 
-    /// One more, unless that is too much.
-    fn count(&self, bytes: u64) -> Result<(), CaptureError> {
-        let limits = self.ground.limits;
-        let files = self.ground.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let bytes = self.ground.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+    /// Counts a path; fails if the limit is exceeded.
+    fn count_path(&self, bytes: u64) -> Result<(), CaptureError> {
+        let limits = self.context.limits;
+        let files = self.context.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.context.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if files > limits.files || bytes > limits.bytes {
             return Err(CaptureError::TooMuch { files, bytes, limits: *limits });
         }
@@ -346,13 +362,13 @@ impl Walker<'_> {
     }
 }
 
-/// Whether a part of a path can belong to no protected name: most can be told without looking at the names.
-fn is_plain(part: &str) -> bool {
+/// Whether a path component cannot match any protected name; a cheap check that covers most names.
+fn is_plain_name(part: &str) -> bool {
     part.is_ascii() && !part.starts_with('.') && !part.contains('~')
 }
 
-/// What is in a directory, if all of it can be told.
-fn names(dir: BorrowedFd<'_>) -> Option<Vec<OsString>> {
+/// The names in a directory; `None` if it cannot be read completely.
+fn entry_names(dir: BorrowedFd<'_>) -> Option<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir).ok()? {
         let entry = entry.ok()?;

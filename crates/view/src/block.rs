@@ -1,19 +1,19 @@
-//! Blocks: the pieces that a conversation is made of, in the order in which a person reads them.
+//! Blocks: the pieces of a conversation, in reading order.
 //!
-//! Here: their shapes. Texts are as they came: whoever shows them makes them harmless first.
+//! This module defines their shapes. Texts are raw; the frontend must sanitize them before showing them.
 
 use minke_record::{
     AlertLevel, Ask, AskId, CallId, ChildOutcome, Decision, Millis, Outcome, PodName, SessionId,
 };
 
-/// Which block: the entry that began it, and which of that entry's blocks. It stays the same however the log was
-/// read, so what was drawn of a block can be kept.
+/// Identifies a block by the entry that began it and its index within that entry. The id does not depend on
+/// how the log was read, so that rendered blocks can be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
-    /// Blocks of a reply that is still coming have the number that the next entry will have at the least.
+    /// Blocks of a streaming reply use the lowest number that the next entry can have.
     pub seq: u64,
     pub part: u32,
-    /// No entry stands behind it yet.
+    /// The block has no log entry yet.
     pub live: bool,
 }
 
@@ -21,133 +21,134 @@ pub struct BlockId {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
     pub id: BlockId,
-    /// Grows with every change of the block: what was drawn from an earlier one is out of date.
+    /// Grows with every change of the block, so that caches can detect outdated lines.
     pub version: u64,
     pub ts: Millis,
-    pub body: Body,
+    pub body: BlockBody,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Body {
-    /// A person, another pod or a job speaks to the agent.
-    Said(Said),
-    /// The model's words, in Markdown.
-    Reply(Words),
-    Thinking(Words),
-    Call(Box<Call>),
+pub enum BlockBody {
+    /// Input from the user, another pod or a job.
+    Input(InputBlock),
+    /// Text of the model, in Markdown.
+    Reply(StreamedText),
+    Thinking(StreamedText),
+    CallCard(Box<CallCard>),
     Ask(Box<AskCard>),
     Child(Box<ChildCard>),
-    Notice(Notice),
-    /// A run has ended otherwise than by being finished.
-    Ended(Ended),
+    NoticeLine(NoticeLine),
+    /// A run ended without being completed.
+    RunEnd(RunEndNotice),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// `you`, a pod's name, `job`.
-    pub who: String,
+pub struct InputBlock {
+    /// `you`, the name of a pod, or `job`.
+    pub sender: String,
     pub text: String,
-    /// Files, pastes, pictures and skills that came with it, in words.
-    pub chips: Vec<String>,
-    pub state: Saying,
+    /// Labels of attached files, pastes, images and skills.
+    pub attachments: Vec<String>,
+    pub state: InputState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Saying {
-    Said,
-    /// It came into a run that was under way.
+pub enum InputState {
+    Delivered,
+    /// The input steered an active run.
     Steered,
-    /// It came back out of the context (rewind): shown dimmed.
-    Left,
+    /// A rewind removed the input from the context; it is shown dimmed.
+    Rewound,
 }
 
-/// Text that streams.
+/// Text that may still be streaming.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Words {
+pub struct StreamedText {
     pub text: String,
-    /// More is to come.
+    /// More text will follow.
     pub open: bool,
-    /// How much stands in a blob and is not here.
-    pub left_out: u64,
-    /// The name of that blob; `Conversation::beginning` takes the first piece of it, if somebody fetches it.
+    /// Number of bytes that are only in the blob.
+    pub omitted_bytes: u64,
+    /// Name of that blob. A client that fetches it passes the first bytes to
+    /// [`Conversation::set_text_start`].
     pub blob: Option<String>,
 }
 
-/// A call of a tool: one line that opens.
+/// A tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct CallCard {
     pub id: CallId,
     pub tool: String,
-    /// What it is about, in one line: the command, the path, the pattern. Empty until that is known.
-    pub about: String,
-    /// The whole command, if it runs one.
+    /// One line of summary: the command, the path or the pattern. Empty until it is known.
+    pub subject: String,
+    /// The full command, if the tool runs one.
     pub command: Option<String>,
-    /// The arguments as the model wrote them, as far as they have come.
+    /// The arguments as the model wrote them, as far as they have arrived.
     pub arguments: String,
     pub state: CallState,
-    /// What it changes, as a unified diff.
+    /// Unified diff of the file change.
     pub diff: Option<String>,
-    /// The file that the diff is of.
+    /// Path of the changed file.
     pub path: Option<String>,
-    /// What it says while it runs, or has said.
-    pub output: Tail,
+    /// Output of the tool.
+    pub output: TextTail,
     pub exit: Option<i32>,
-    /// What came of it, in one line: the first line of a result, the reason of a refusal. Empty until it has ended.
+    /// First line of the result, or the reason of a refusal. Empty until the call has ended.
     pub summary: String,
-    /// The command goes on after the call has ended.
-    pub behind: bool,
-    /// The tier of the fence it runs in.
-    pub fence: Option<String>,
-    pub began: Option<Millis>,
-    pub ended: Option<Millis>,
-    /// Somebody other than the model made the call.
-    pub by: Option<String>,
+    /// The command is still running although the call has ended.
+    pub in_background: bool,
+    /// Backend of the sandbox in which the command runs.
+    pub sandbox: Option<String>,
+    pub started_at: Option<Millis>,
+    pub ended_at: Option<Millis>,
+    /// The caller, if it is not the model.
+    pub caller: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallState {
-    /// The model is still writing it.
-    Written,
-    /// Between the model's word and its start: judged, or waiting for its turn.
-    Waiting,
-    Asked(AskId),
+    /// The model is still writing the call.
+    Streaming,
+    /// The call awaits the policy decision, or its turn.
+    Pending,
+    AwaitingAnswer(AskId),
     Running,
-    Ended(Outcome),
+    RunEndNotice(Outcome),
 }
 
-/// The end of a text that may be long.
+/// The last bytes of a text that may be long.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tail {
-    /// At most [`Tail::BYTES`].
+pub struct TextTail {
+    /// At most [`TextTail::BYTES`].
     pub text: String,
-    /// Bytes before it.
-    pub left_out: u64,
-    /// The blob that holds all of it, if there is one.
+    /// Number of omitted bytes before `text`.
+    pub omitted_bytes: u64,
+    /// The blob with the full text, if there is one.
     pub blob: Option<String>,
 }
 
-impl Tail {
+impl TextTail {
     pub const BYTES: usize = 64 * 1024;
 }
 
-/// A question that is durable.
+/// A durable question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskCard {
     pub ask: Ask,
-    /// Whose question it is, if it is a child's.
+    /// The child pod that asks, if it is a child's ask.
     pub pod: Option<PodName>,
-    /// Where a child's question is answered, if that is known.
+    /// Socket of the child that takes the answer, if known.
     pub socket: Option<String>,
-    pub answer: Option<Answered>,
-    /// It needs no answer any more: it has one, or it is a child's that has gone on.
+    pub answer: Option<AskResponse>,
+    /// The ask needs no answer anymore: it is answered, or its child continued.
     pub closed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct AskResponse {
     pub decision: Decision,
     pub note: Option<String>,
-    pub by: String,
+    pub answered_by: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -155,14 +156,14 @@ pub struct ChildCard {
     pub session: SessionId,
     pub name: PodName,
     pub scope: String,
-    /// Its state in a word, and what it last told.
-    pub told: String,
-    pub ended: Option<ChildOutcome>,
+    /// The child's state and its last report.
+    pub status_text: String,
+    pub outcome: Option<ChildOutcome>,
 }
 
-/// A line in between.
+/// A one-line notice between other blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct NoticeLine {
     pub kind: NoticeKind,
     pub text: String,
 }
@@ -170,22 +171,22 @@ pub struct Notice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoticeKind {
     Alert(AlertLevel),
-    /// The session went on in a new segment.
+    /// The session continued in a new segment.
     Compaction,
-    /// Configuration, name, posture, grant, archived.
-    Change,
-    /// The pod was started again.
-    Opened,
+    /// A change of the configuration, name, posture, grants or archive state.
+    SettingChange,
+    /// The pod was restarted.
+    Reopened,
     Rewound,
-    /// What a client or a hook told the agent.
-    Note,
+    /// A note from a client or a hook to the agent.
+    ClientNote,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// `paused`, `limit_reached`, `cancelled`, `rolled_back`, `interrupted`, `error`.
+pub struct RunEndNotice {
+    /// `paused`, `limit_reached`, `cancelled`, `rolled_back`, `interrupted` or `error`.
     pub result: String,
     pub reason: String,
-    /// The person can go on with it.
+    /// The user can resume the run.
     pub resumable: bool,
 }

@@ -1,312 +1,314 @@
-//! The conversation: entries and live events in, blocks and a standing out.
+//! The conversation: turns entries and live events into blocks and a session status.
 //!
-//! Here: the door. What an entry does is in `entries` and what it names, what live news do in `live`, older pages in
-//! `older`, the standing that a carry tells in `facts`.
+//! Module `apply` handles entries, `live_events` handles live events, `pages` prepends older pages, and
+//! `carry` restores the status from a carry entry.
 //!
-//! **Memory.** At most [`Conversation::BLOCKS`] blocks and [`Conversation::BYTES`] bytes of text are held. What grows at
-//! the end pushes out the oldest quarter; [`Conversation::older`] then says from where it is to be read again. Of a
-//! command's output the last [`crate::Tail::BYTES`] are held, of arguments the first 16 KiB, and a text that lies in a
-//! blob is held by its beginning, if somebody gives it ([`Conversation::beginning`]).
+//! **Memory.** The conversation stores at most [`Conversation::MAX_BLOCKS`] blocks and
+//! [`Conversation::MAX_BYTES`] bytes of text. Beyond that it drops the oldest quarter;
+//! [`Conversation::older_seq`] tells from where to read it again. It stores the last
+//! [`crate::TextTail::BYTES`] of a command's output, the first 16 KiB of arguments, and of a text in a blob
+//! only the first bytes that a client supplies ([`Conversation::set_text_start`]).
 //!
-//! **Rewinding.** What a rewind took out of the context is taken out of the conversation: replies, thinking, calls,
-//! answered questions and ends of runs that stood after it. Inputs stay and are marked [`crate::Saying::Left`], so that
-//! one can see what was tried; children, alerts and changes of the configuration stay too, because a rewind undoes none
-//! of them. A run that was rolled back only marks its inputs.
+//! **Rewinding.** A rewind removes later replies, thinking, calls, answered asks and run ends from the
+//! conversation. Inputs remain and are marked [`crate::InputState::Rewound`], so that the user can see
+//! earlier attempts. Children, alerts and configuration changes remain too, because a rewind does not undo
+//! them. A rolled-back run only marks its inputs.
 //!
-//! Invariant: what was seen live and what is read from the log give the same blocks
-//! (`live_and_replay_give_the_same_blocks`), and reading in pages the same as reading at once
-//! (`pages_give_the_same_blocks_as_the_whole`).
+//! Invariants: live events and the log produce the same blocks (`live_and_replay_give_the_same_blocks`), and
+//! so do reading in pages and reading at once (`pages_give_the_same_blocks_as_the_whole`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use minke_protocol::{AlertEvent, Event, Frame, Greeting, Place, Snapshot};
+use minke_protocol::{AlertEvent, Event, EventPosition, Frame, Greeting, Snapshot};
 use minke_record::{AskId, CallId, Entry, Millis, Position, QueueId, RunId, SessionId};
 
-use crate::block::{Answered, Block, BlockId, Body, Notice, NoticeKind, Words};
-use crate::standing::Standing;
-use crate::store::{Blocks, size};
-use crate::tell;
+use crate::block::{AskResponse, Block, BlockBody, BlockId, NoticeKind, NoticeLine, StreamedText};
+use crate::block_store::{BlockStore, body_bytes};
+use crate::format;
+use crate::status::SessionStatus;
 
-/// A session as a person reads it.
+/// A session as the user reads it.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    pub(crate) blocks: Blocks,
-    pub(crate) standing: Standing,
-    pub(crate) fold: Fold,
-    /// The last entry that was taken.
+    pub(crate) blocks: BlockStore,
+    pub(crate) status: SessionStatus,
+    pub(crate) fold: FoldState,
+    /// The last applied entry.
     head: Option<Position>,
-    /// The oldest entry whose blocks are held.
-    pub(crate) first: Option<u64>,
-    /// Alerts that came before there was a conversation.
-    early: VecDeque<AlertEvent>,
-    /// Blocks that were given up after an entry changed them that is still held.
-    pub(crate) late: VecDeque<Block>,
+    /// The oldest entry whose blocks are stored.
+    pub(crate) first_seq: Option<u64>,
+    /// Alerts that arrived before the first entry.
+    early_alerts: VecDeque<AlertEvent>,
+    /// Dropped blocks that were changed by an entry which is still stored.
+    pub(crate) late_blocks: VecDeque<Block>,
 }
 
-/// What later entries must find again. Everything in it goes when it is settled.
+/// State that later entries need. Each item is removed when it is settled.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fold {
+pub(crate) struct FoldState {
     pub(crate) cwd: String,
     /// Calls without a result.
     pub(crate) calls: BTreeMap<CallId, BlockId>,
-    /// Calls whose command goes on behind them.
-    pub(crate) behind: BTreeMap<CallId, BlockId>,
-    /// Calls that a rewind took out before they had a result.
-    pub(crate) left: BTreeSet<CallId>,
+    /// Ended calls whose command is still running.
+    pub(crate) background: BTreeMap<CallId, BlockId>,
+    /// Calls that a rewind removed before they had a result.
+    pub(crate) rewound: BTreeSet<CallId>,
     pub(crate) asks: BTreeMap<AskId, BlockId>,
     /// The newest card of each child.
     pub(crate) children: BTreeMap<SessionId, BlockId>,
-    pub(crate) run: Option<Running>,
-    /// The last run's end, if it was not finished.
-    pub(crate) ended: Option<BlockId>,
-    /// A run has begun or ended among the entries that were taken.
-    pub(crate) ran: bool,
-    /// Whether a run goes on is known from these entries.
-    pub(crate) run_known: bool,
-    /// What was spent is known from the beginning on.
-    pub(crate) counted: bool,
-    /// The input that was just taken out of the queue to steer.
-    pub(crate) steered: Option<QueueId>,
-    /// Requests under way, and whether what they say is part of the conversation.
-    pub(crate) requests: BTreeMap<u64, bool>,
+    pub(crate) run: Option<ActiveRun>,
+    /// The end of the last run, if it was not completed.
+    pub(crate) last_end: Option<BlockId>,
+    /// An applied entry has started or ended a run.
+    pub(crate) saw_run: bool,
+    /// The entries tell whether a run is active.
+    pub(crate) is_run_known: bool,
+    /// The cost is known from the first entry on.
+    pub(crate) is_cost_complete: bool,
+    /// The input that was just taken out of the queue for steering.
+    pub(crate) steering: Option<QueueId>,
+    /// Open model requests, and whether their replies are part of the conversation.
+    pub(crate) open_requests: BTreeMap<u64, bool>,
     /// The queue waits for the next run.
-    pub(crate) held: bool,
-    pub(crate) spent: f64,
+    pub(crate) queue_held: bool,
+    pub(crate) spent_usd: f64,
     pub(crate) unpriced: u64,
-    /// What each pod below has spent, in dollars.
-    pub(crate) paid: BTreeMap<SessionId, f64>,
-    /// How far the output of running commands was heard: by call and stream.
-    pub(crate) heard: BTreeMap<CallId, BTreeMap<String, u64>>,
-    /// Entries about something that stands in an older page: they are taken again when that page comes.
-    pub(crate) loose: VecDeque<Entry>,
-    pub(crate) loose_bytes: u64,
-    /// The numbers of those that made a block, for want of the one they belong to.
-    pub(crate) loose_at: BTreeSet<u64>,
-    /// The first entry of a fork, until somebody has told what was said before it.
-    pub(crate) forked: Option<Box<Entry>>,
+    /// Cost of each descendant in dollars.
+    pub(crate) children_cost: BTreeMap<SessionId, f64>,
+    /// Received output offset of each running command, by call and stream.
+    pub(crate) output_offsets: BTreeMap<CallId, BTreeMap<String, u64>>,
+    /// Entries about items in an older page. They are applied again when that page arrives.
+    pub(crate) unmatched: VecDeque<Entry>,
+    pub(crate) unmatched_bytes: u64,
+    /// Numbers of the entries that created a block because their own item is in an older page.
+    pub(crate) unmatched_seqs: BTreeSet<u64>,
+    /// First entry of a fork, until the history before the fork is prepended.
+    pub(crate) fork_entry: Option<Box<Entry>>,
 }
 
-/// The run that goes on.
+/// The active run.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct ActiveRun {
     pub(crate) id: RunId,
     pub(crate) inputs: Vec<BlockId>,
-    /// Its beginning stands in an older page.
-    pub(crate) begun_before: bool,
+    /// The run started in an older page.
+    pub(crate) started_before: bool,
 }
 
 impl Conversation {
-    /// Blocks that are held at most.
-    pub const BLOCKS: usize = 60_000;
-    /// Bytes of their texts, about.
-    pub const BYTES: usize = 64 * 1024 * 1024;
+    /// Limit for stored blocks.
+    pub const MAX_BLOCKS: usize = 60_000;
+    /// Approximate limit for the texts of the blocks.
+    pub const MAX_BYTES: usize = 64 * 1024 * 1024;
 
     pub fn new() -> Conversation {
         Conversation::default()
     }
 
-    /// Takes whatever a pod sent. Replies and refusals are the asker's and change nothing here. `now` is the moment at
-    /// which it came.
-    pub fn frame(&mut self, frame: &Frame, now: Millis) {
-        match (&frame.event, &frame.place) {
-            (Event::Snapshot(snapshot), _) => self.snapshot(snapshot, now),
-            (Event::Entry(event), _) => self.entry(&event.entry),
-            // Made from the entry that follows.
-            (_, Place::Logged { .. }) => {}
-            (event, Place::Live { .. } | Place::One { .. }) => self.live(event, now),
+    /// Applies a frame from a pod. Replies and refusals belong to the caller and are ignored. `now` is the
+    /// time of arrival.
+    pub fn apply_frame(&mut self, frame: &Frame, now: Millis) {
+        match (&frame.event, &frame.position) {
+            (Event::Snapshot(snapshot), _) => self.apply_snapshot(snapshot, now),
+            (Event::Entry(event), _) => self.apply_entry(&event.entry),
+            // The entry follows in a frame of its own.
+            (_, EventPosition::Logged { .. }) => {}
+            (event, EventPosition::Live { .. } | EventPosition::Direct { .. }) => self.apply_live(event, now),
         }
     }
 
-    /// Takes an entry; one that was taken already changes nothing.
-    pub fn entry(&mut self, entry: &Entry) {
+    /// Applies an entry. An entry that was applied before is ignored.
+    pub fn apply_entry(&mut self, entry: &Entry) {
         if self.head.is_some_and(|head| entry.seq <= head.seq) {
             return;
         }
         self.head = Some(Position { seq: entry.seq, h: entry.h });
-        self.first.get_or_insert(entry.seq);
-        self.take(entry);
-        self.stay_bounded();
+        self.first_seq.get_or_insert(entry.seq);
+        self.apply_kind(entry);
+        self.drop_oldest();
     }
 
-    /// The blocks in the order in which they are read.
+    /// Returns the blocks in reading order.
     pub fn blocks(&self) -> &[Block] {
-        self.blocks.all()
+        self.blocks.all_blocks()
     }
 
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn status(&self) -> &SessionStatus {
+        &self.status
     }
 
-    /// The last entry that was taken: what `since` of the next `hello` names.
+    /// Returns the position of the last applied entry, for `since` of the next `hello`.
     pub fn position(&self) -> Option<Position> {
         self.head
     }
 
-    /// The lowest place in `blocks()` whose block is another than when this was last asked, or that has become free:
-    /// everything from there on is to be looked at again (blocks whose id and version are the same have not changed).
-    /// None if nothing has changed.
-    pub fn changed(&mut self) -> Option<usize> {
+    /// Returns the lowest index in `blocks()` that has changed or become free since the last call. The caller
+    /// must check everything from there on; blocks with the same id and version are unchanged. Returns `None`
+    /// if nothing has changed.
+    pub fn take_changed(&mut self) -> Option<usize> {
         self.blocks.take_changed()
     }
 
-    /// The oldest entry that is held, if there are older ones: a page that ends just before it can be given to
-    /// [`Conversation::prepend`].
-    pub fn older(&self) -> Option<u64> {
-        self.first.filter(|first| *first > 0)
+    /// Returns the oldest stored entry if older ones exist. A page that ends just before it can be passed to
+    /// [`Conversation::prepend_page`].
+    pub fn older_seq(&self) -> Option<u64> {
+        self.first_seq.filter(|first| *first > 0)
     }
 
-    /// The beginning of a text that lies in a blob. What does not fit the block any more changes nothing.
-    pub fn beginning(&mut self, id: BlockId, text: &str) {
-        /// More of a text is for those who read the blob themselves.
-        const BEGINNING_BYTES: usize = 64 * 1024;
-        let (text, _) = text.split_at(text.floor_char_boundary(BEGINNING_BYTES));
+    /// Sets the first bytes of a text that is stored in a blob. Ignored if the block has changed meanwhile.
+    pub fn set_text_start(&mut self, id: BlockId, text: &str) {
+        /// Limit for the stored start of a text. Readers can fetch the rest from the blob.
+        const START_BYTES: usize = 64 * 1024;
+        let (text, _) = text.split_at(text.floor_char_boundary(START_BYTES));
         let fits = match self.blocks.body(id) {
-            Some(Body::Reply(words) | Body::Thinking(words)) => {
-                words.blob.is_some() && words.text.is_empty() && words.left_out >= text.len() as u64
+            Some(BlockBody::Reply(words) | BlockBody::Thinking(words)) => {
+                words.blob.is_some() && words.text.is_empty() && words.omitted_bytes >= text.len() as u64
             }
             _ => false,
         };
         if fits {
-            self.blocks.change(id, |body| {
-                if let Body::Reply(words) | Body::Thinking(words) = body {
-                    words.left_out = words.left_out.saturating_sub(text.len() as u64);
+            self.blocks.change_block(id, |body| {
+                if let BlockBody::Reply(words) | BlockBody::Thinking(words) = body {
+                    words.omitted_bytes = words.omitted_bytes.saturating_sub(text.len() as u64);
                     text.clone_into(&mut words.text);
                 }
             });
         }
     }
 
-    /// A child's question was answered at the child itself, of which this log says nothing.
-    pub fn answered_there(&mut self, ask: AskId, answer: Answered) {
+    /// Records that a child's ask was answered at the child, which this log does not contain.
+    pub fn set_child_answer(&mut self, ask: AskId, answer: AskResponse) {
         if let Some(id) = self.fold.asks.remove(&ask) {
-            self.blocks.change(id, |body| {
-                if let Body::Ask(card) = body {
+            self.blocks.change_block(id, |body| {
+                if let BlockBody::Ask(card) = body {
                     card.answer = Some(answer);
                     card.closed = true;
                 }
             });
         }
-        self.count_asks();
+        self.update_open_asks();
     }
 
-    fn snapshot(&mut self, snapshot: &Snapshot, now: Millis) {
+    fn apply_snapshot(&mut self, snapshot: &Snapshot, now: Millis) {
         let goes_on = match snapshot.entries.first() {
             Some(entry) => self.head.is_some_and(|head| entry.seq == head.seq.saturating_add(1)),
             None => self.head == Some(snapshot.head),
         };
         if !goes_on {
-            self.begin_again();
+            self.reset_log();
         }
-        self.greet(&snapshot.greeting);
+        self.apply_greeting(&snapshot.greeting);
         for entry in &snapshot.entries {
-            self.entry(entry);
+            self.apply_entry(entry);
         }
-        self.first.get_or_insert(snapshot.head.seq.saturating_add(1));
+        self.first_seq.get_or_insert(snapshot.head.seq.saturating_add(1));
         self.head.get_or_insert(snapshot.head);
-        // Who greets knows what counts now; entries know what counted when they were written.
-        self.standing.model.clone_from(&snapshot.greeting.model);
-        self.standing.posture.clone_from(&snapshot.greeting.posture);
-        self.standing.gone = false;
-        self.standing.status = Some(snapshot.status.clone());
-        self.standing.activity.clone_from(&snapshot.activity);
-        self.standing.detail = None;
-        self.standing.waiting.clone_from(&snapshot.waiting);
-        self.in_flight(&snapshot.in_flight, now);
-        for alert in std::mem::take(&mut self.early) {
-            self.alert(&alert);
+        // The greeting has the current values; entries have those of the time at which they were written.
+        self.status.model.clone_from(&snapshot.greeting.model);
+        self.status.posture.clone_from(&snapshot.greeting.posture);
+        self.status.has_stopped = false;
+        self.status.status = Some(snapshot.status.clone());
+        self.status.activity.clone_from(&snapshot.activity);
+        self.status.detail = None;
+        self.status.waiting.clone_from(&snapshot.waiting);
+        self.apply_in_flight(&snapshot.in_flight, now);
+        for alert in std::mem::take(&mut self.early_alerts) {
+            self.add_alert(&alert);
         }
     }
 
-    /// Another log, or another end of this one: nothing that is held is true.
-    fn begin_again(&mut self) {
-        let (version, early) = (self.blocks.version, std::mem::take(&mut self.early));
+    /// Drops everything, because the client reads another log or another end of it.
+    fn reset_log(&mut self) {
+        let (version, early) = (self.blocks.version, std::mem::take(&mut self.early_alerts));
         *self = Conversation::new();
-        // What was drawn of a block of the same id is out of date.
+        // Invalidates lines that were rendered from a block with the same id.
         self.blocks.version = version;
-        self.early = early;
-        self.blocks.all_changed();
+        self.early_alerts = early;
+        self.blocks.mark_all_changed();
     }
 
-    fn greet(&mut self, greeting: &Greeting) {
+    fn apply_greeting(&mut self, greeting: &Greeting) {
         self.fold.cwd.clone_from(&greeting.cwd);
-        self.standing.name.clone_from(&greeting.pod_name);
-        self.standing.model.clone_from(&greeting.model);
-        self.standing.posture.clone_from(&greeting.posture);
-        self.standing.tokens.window = greeting.context_window;
-        if self.standing.tokens.context == 0 {
-            self.standing.tokens.context = greeting.context_tokens;
+        self.status.name.clone_from(&greeting.pod_name);
+        self.status.model.clone_from(&greeting.model);
+        self.status.posture.clone_from(&greeting.posture);
+        self.status.tokens.context_window = greeting.context_window;
+        if self.status.tokens.context_tokens == 0 {
+            self.status.tokens.context_tokens = greeting.context_tokens;
         }
-        self.standing.greeting = Some(greeting.clone());
+        self.status.greeting = Some(greeting.clone());
     }
 
-    /// An alert that stands in no log. It keeps its place.
-    pub(crate) fn alert(&mut self, alert: &AlertEvent) {
-        /// Alerts in one place: a pod keeps no more of them itself.
-        const ALERTS: u32 = 512;
-        /// So that they stand behind what the entry before them made.
-        const ALERT_PARTS: u32 = 1 << 29;
+    /// Adds an alert that is not in the log. It keeps its position.
+    pub(crate) fn add_alert(&mut self, alert: &AlertEvent) {
+        /// Limit for alerts at one position. A pod keeps no more either.
+        const MAX_ALERTS: u32 = 512;
+        /// Sorts alerts behind the blocks of the preceding entry.
+        const FIRST_ALERT_PART: u32 = 1 << 29;
         let Some(head) = self.head else {
-            self.early.push_back(alert.clone());
-            while self.early.len() > ALERTS as usize {
-                self.early.pop_front();
+            self.early_alerts.push_back(alert.clone());
+            while self.early_alerts.len() > MAX_ALERTS as usize {
+                self.early_alerts.pop_front();
             }
             return;
         };
-        let last = self.blocks.settled().last().map(|block| block.id);
+        let last = self.blocks.settled_blocks().last().map(|block| block.id);
         let last = last.filter(|id| id.live && id.seq == head.seq).map(|id| id.part.saturating_add(1));
-        // Where too many come without an entry between them, the newest takes the place of the one before it.
-        let part = last.unwrap_or(ALERT_PARTS).min(ALERT_PARTS + ALERTS - 1);
-        let text = tell::beginning(&alert.message, tell::NOTICE_BYTES);
-        let body = Body::Notice(Notice { kind: NoticeKind::Alert(alert.level.clone()), text });
-        self.blocks.put(BlockId { seq: head.seq, part, live: true }, alert.timestamp_ms, body);
-        self.stay_bounded();
+        // With too many alerts between two entries, the newest replaces its predecessor.
+        let part = last.unwrap_or(FIRST_ALERT_PART).min(FIRST_ALERT_PART + MAX_ALERTS - 1);
+        let text = format::truncate_text(&alert.message, format::MAX_NOTICE_BYTES);
+        let body = BlockBody::NoticeLine(NoticeLine { kind: NoticeKind::Alert(alert.level.clone()), text });
+        self.blocks.put_block(BlockId { seq: head.seq, part, live: true }, alert.timestamp_ms, body);
+        self.drop_oldest();
     }
 
-    /// The number that the next entry will have.
+    /// Returns the number of the next entry.
     pub(crate) fn next_seq(&self) -> u64 {
         self.head.map_or(0, |head| head.seq.saturating_add(1))
     }
 
-    /// The name of the pod above, if it is known.
-    pub(crate) fn parent(&self) -> Option<&str> {
-        self.standing.greeting.as_ref()?.parent.as_ref().map(minke_record::PodName::as_str)
+    /// Returns the name of the parent pod, if known.
+    pub(crate) fn parent_name(&self) -> Option<&str> {
+        self.status.greeting.as_ref()?.parent.as_ref().map(minke_record::PodName::as_str)
     }
 
-    fn stay_bounded(&mut self) {
-        /// Blocks that were given up and would be read again without their end.
-        const LATE: usize = 1_024;
-        const LATE_BYTES: usize = 8 * 1024 * 1024;
-        if self.blocks.all().len() <= Conversation::BLOCKS && self.blocks.bytes() <= Conversation::BYTES {
+    fn drop_oldest(&mut self) {
+        /// Limit for blocks that were dropped and would be read again without their end.
+        const MAX_LATE_BLOCKS: usize = 1_024;
+        const MAX_LATE_BYTES: usize = 8 * 1024 * 1024;
+        if self.blocks.all_blocks().len() <= Conversation::MAX_BLOCKS
+            && self.blocks.text_bytes() <= Conversation::MAX_BYTES
+        {
             return;
         }
-        let (first, late) = self.blocks.give_up(self.blocks.settled().len() / 4);
-        self.first = Some(first);
-        self.late.extend(late);
-        let mut bytes: usize = self.late.iter().map(|block| size(&block.body)).sum();
-        while self.late.len() > LATE || bytes > LATE_BYTES {
-            let Some(oldest) = self.late.pop_front() else { break };
-            bytes -= size(&oldest.body);
+        let (first, late) = self.blocks.drop_oldest(self.blocks.settled_blocks().len() / 4);
+        self.first_seq = Some(first);
+        self.late_blocks.extend(late);
+        let mut bytes: usize = self.late_blocks.iter().map(|block| body_bytes(&block.body)).sum();
+        while self.late_blocks.len() > MAX_LATE_BLOCKS || bytes > MAX_LATE_BYTES {
+            let Some(oldest) = self.late_blocks.pop_front() else { break };
+            bytes -= body_bytes(&oldest.body);
         }
-        // Whatever is about them from now on is about an older page.
+        // Later entries about these items refer to an older page.
         let fold = &mut self.fold;
         fold.calls.retain(|_, id| id.live || id.seq >= first);
-        fold.behind.retain(|_, id| id.seq >= first);
+        fold.background.retain(|_, id| id.seq >= first);
         fold.asks.retain(|_, id| id.seq >= first);
         fold.children.retain(|_, id| id.seq >= first);
-        fold.ended = fold.ended.filter(|id| id.seq >= first);
-        fold.loose_at.retain(|seq| *seq >= first);
-        fold.forked = fold.forked.take().filter(|entry| entry.seq >= first);
+        fold.last_end = fold.last_end.filter(|id| id.seq >= first);
+        fold.unmatched_seqs.retain(|seq| *seq >= first);
+        fold.fork_entry = fold.fork_entry.take().filter(|entry| entry.seq >= first);
         if let Some(run) = &mut fold.run {
             let all = run.inputs.len();
             run.inputs.retain(|id| id.seq >= first);
-            run.begun_before |= run.inputs.len() < all;
+            run.started_before |= run.inputs.len() < all;
         }
     }
 }
 
-impl Words {
-    pub(crate) fn whole(text: &minke_record::Text) -> Words {
-        let (text, left_out, blob) = tell::held(text);
-        Words { text: text.to_owned(), open: false, left_out, blob }
+impl StreamedText {
+    pub(crate) fn complete_text(text: &minke_record::Text) -> StreamedText {
+        let (text, omitted_bytes, blob) = format::stored_text(text);
+        StreamedText { text: text.to_owned(), open: false, omitted_bytes, blob }
     }
 }

@@ -1,33 +1,33 @@
-//! View: what a person sees of a session, for the terminal and the web page alike.
+//! The user's view of a session, for the terminal and the web page.
 //!
-//! A mind: entries and live events come in, blocks and a standing come out. Reading a log from its beginning and
-//! watching it live give the same blocks. Elsewhere: how a block looks (`tui`), the words on the wire (`protocol`).
+//! Pure: entries and live events come in, blocks and a session status come out. Reading a log and watching it
+//! live produce the same blocks. Elsewhere: rendering (`tui`), the wire format (`protocol`).
 
+mod apply;
 mod block;
+mod block_store;
 mod calls;
-mod changes;
+mod carry;
+mod children;
 mod context;
 mod conversation;
-mod entries;
-mod facts;
-mod family;
-mod live;
-mod loose;
-mod older;
+mod format;
+mod live_events;
+mod pages;
+mod pod_tree;
 mod reply;
 mod runs;
-mod standing;
-mod store;
-mod tell;
-mod tree;
+mod session_changes;
+mod status;
+mod unmatched;
 
 pub use block::{
-    Answered, AskCard, Block, BlockId, Body, Call, CallState, ChildCard, Ended, Notice, NoticeKind, Said,
-    Saying, Tail, Words,
+    AskCard, AskResponse, Block, BlockBody, BlockId, CallCard, CallState, ChildCard, InputBlock, InputState,
+    NoticeKind, NoticeLine, RunEndNotice, StreamedText, TextTail,
 };
-pub use changes::{Change, Changes, FileChanges};
-pub use context::{ContextUse, Filling};
+pub use context::{ContextPart, ContextUsage};
 pub use conversation::Conversation;
-pub use older::Prepended;
-pub use standing::{Child, Queued, Retry, Server, Standing, TaskRow, Tokens};
-pub use tree::{PodRow, Tree, TreeRow};
+pub use pages::PrependResult;
+pub use pod_tree::{PodRow, PodTree, TreeRow};
+pub use session_changes::{FileChanges, FileEdit, SessionChanges};
+pub use status::{ChildRow, McpServerRow, QueueRow, RetryStatus, SessionStatus, TaskRow, TokenTotals};

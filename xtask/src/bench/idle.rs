@@ -1,59 +1,64 @@
-//! Idle pods: what they take of memory and of the CPU while nobody wants anything.
+//! Idle pods: their memory and CPU time.
 //!
-//! Elsewhere: a thousand of them at once (a later issue; here the cost of one is measured on several).
+//! Elsewhere: a thousand of them at once (here the cost of one is measured on several).
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::figure::{Figure, Floor, Goal, spread};
-use super::home::{Built, Home, Pod};
+use super::figure::{BenchFigure, BenchGoal, MachineFloor, sample_spread};
+use super::home::{BenchBinaries, BenchHome, BenchPod};
 
 const PODS: usize = 10;
 /// Long enough for several heartbeats.
-const WATCHED: Duration = Duration::from_secs(20);
-/// The goal is for so many pods together.
-const TOGETHER: f64 = 1_000.0;
+const WATCH_TIME: Duration = Duration::from_secs(20);
+/// The goal is for this many pods together.
+const GOAL_PODS: f64 = 1_000.0;
 
-pub(crate) fn idle(built: &Built) -> Result<Vec<Figure>, String> {
-    let home = Home::new(built)?;
-    let model = built.script("idle.toml", "loop = true\n[[turn]]\ntext = \"Idle.\"\n")?;
-    let pods: Vec<Pod> = (0..PODS)
-        .map(|number| home.exec_in(&number.to_string(), &model).and_then(|session| home.pod(&session)))
+pub(crate) fn bench_idle(built: &BenchBinaries) -> Result<Vec<BenchFigure>, String> {
+    let home = BenchHome::new(built)?;
+    let model = built.write_script("idle.toml", "loop = true\n[[turn]]\ntext = \"Idle.\"\n")?;
+    let pods: Vec<BenchPod> = (0..PODS)
+        .map(|number| {
+            home.run_exec_in(&number.to_string(), &model).and_then(|session| home.start_pod(&session))
+        })
         .collect::<Result<_, _>>()?;
-    // What a start leaves behind (a first heartbeat, a lazy sync) is not idling.
+    // Work left over from the start (a first heartbeat, a lazy sync) is not idling.
     std::thread::sleep(Duration::from_secs(2));
-    let before: Vec<f64> = pods.iter().map(Pod::cpu).collect::<Result<_, _>>()?;
-    std::thread::sleep(WATCHED);
-    let after: Vec<f64> = pods.iter().map(Pod::cpu).collect::<Result<_, _>>()?;
-    let memory: Vec<f64> = pods.iter().map(Pod::memory).collect::<Result<_, _>>()?;
-    let share = |used: f64| used / WATCHED.as_secs_f64() * TOGETHER * 100.0;
+    let before: Vec<f64> = pods.iter().map(BenchPod::cpu_seconds).collect::<Result<_, _>>()?;
+    std::thread::sleep(WATCH_TIME);
+    let after: Vec<f64> = pods.iter().map(BenchPod::cpu_seconds).collect::<Result<_, _>>()?;
+    let memory: Vec<f64> = pods.iter().map(BenchPod::memory_mib).collect::<Result<_, _>>()?;
+    let share = |used: f64| used / WATCH_TIME.as_secs_f64() * GOAL_PODS * 100.0;
     let cpu: Vec<f64> = before.iter().zip(&after).map(|(before, after)| share(after - before)).collect();
-    let total = spread(&memory).median * PODS as f64;
+    let total = sample_spread(&memory).median * PODS as f64;
     Ok(vec![
-        Figure {
+        BenchFigure {
             name: "proportional memory of an idle pod".into(),
             unit: "MiB",
             samples: memory,
-            goal: Goal::AtMost(6.0),
-            floor: Some(Floor { what: "proportional memory of `sleep`", samples: vec![sleeper()?] }),
-            beside: vec![(format!("MiB for {PODS} pods"), total)],
+            goal: BenchGoal::AtMost(6.0),
+            floor: Some(MachineFloor {
+                what: "proportional memory of `sleep`",
+                samples: vec![measure_sleeper()?],
+            }),
+            related: vec![(format!("MiB for {PODS} pods"), total)],
         },
-        Figure {
+        BenchFigure {
             name: "CPU of an idle pod, times a thousand".into(),
             unit: "% of one CPU",
             samples: cpu,
-            goal: Goal::AtMost(1.0),
+            goal: BenchGoal::AtMost(1.0),
             floor: None,
-            beside: vec![("seconds watched".into(), WATCHED.as_secs_f64())],
+            related: vec![("seconds watched".into(), WATCH_TIME.as_secs_f64())],
         },
     ])
 }
 
 /// Proportional memory of a process that does nothing, in MiB.
-fn sleeper() -> Result<f64, String> {
+fn measure_sleeper() -> Result<f64, String> {
     let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn();
-    let pod = Pod::of(child.map_err(|why| format!("cannot run `sleep`: {why}"))?);
-    // Its pages come in while it starts.
+    let pod = BenchPod::from_child(child.map_err(|why| format!("could not run `sleep`: {why}"))?);
+    // Its pages are loaded while it starts.
     std::thread::sleep(Duration::from_millis(100));
-    pod.memory()
+    pod.memory_mib()
 }

@@ -1,6 +1,6 @@
-//! The machine and the commit that a figure belongs to.
+//! The machine and the commit of a figure.
 //!
-//! Here: looking them up. Elsewhere: printing them (`mod.rs`).
+//! Here: collecting them. Elsewhere: printing them (`mod.rs`).
 
 use std::fs;
 use std::process::Command;
@@ -8,27 +8,29 @@ use std::process::Command;
 use serde_json::{Value, json};
 use xtask::tree;
 
-pub(crate) struct Machine {
+pub(crate) struct MachineInfo {
     pub(crate) commit: String,
-    pub(crate) changed: bool,
+    pub(crate) is_modified: bool,
     pub(crate) cpus: usize,
     pub(crate) cpu: String,
     pub(crate) kernel: String,
-    /// The load of the last minute before measuring: others on the machine make figures worse.
+    /// The load average of the last minute before the measurement: other programs make figures worse.
     pub(crate) load: String,
 }
 
-impl Machine {
-    pub(crate) fn look() -> Result<Machine, String> {
-        let git = |args: &[&str]| said(Command::new("git").current_dir(tree::root()).args(args));
-        Ok(Machine {
+impl MachineInfo {
+    pub(crate) fn inspect() -> Result<MachineInfo, String> {
+        let git = |args: &[&str]| {
+            command_output(Command::new("git").current_dir(tree::workspace_root()).args(args))
+        };
+        Ok(MachineInfo {
             commit: git(&["rev-parse", "--short=12", "HEAD"])?,
-            changed: !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty(),
+            is_modified: !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty(),
             cpus: std::thread::available_parallelism()
-                .map_err(|why| format!("cannot count the CPUs: {why}"))?
+                .map_err(|why| format!("could not count the CPUs: {why}"))?
                 .get(),
             cpu: cpu_name(),
-            kernel: said(Command::new("uname").args(["-srm"]))?,
+            kernel: command_output(Command::new("uname").args(["-srm"]))?,
             load: fs::read_to_string("/proc/loadavg")
                 .ok()
                 .and_then(|text| text.split(' ').next().map(str::to_owned))
@@ -36,24 +38,24 @@ impl Machine {
         })
     }
 
-    pub(crate) fn told(&self) -> String {
-        let changed = if self.changed { " with uncommitted changes" } else { "" };
+    pub(crate) fn describe_machine(&self) -> String {
+        let changed = if self.is_modified { " with uncommitted changes" } else { "" };
         format!(
             "commit {}{changed}; {} × {}; {}; load {}",
             self.commit, self.cpus, self.cpu, self.kernel, self.load
         )
     }
 
-    pub(crate) fn kept(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
-            "commit": self.commit, "changed": self.changed, "cpus": self.cpus, "cpu": self.cpu,
+            "commit": self.commit, "changed": self.is_modified, "cpus": self.cpus, "cpu": self.cpu,
             "kernel": self.kernel, "load": self.load,
         })
     }
 }
 
-fn said(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|why| format!("cannot run {command:?}: {why}"))?;
+fn command_output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|why| format!("could not run {command:?}: {why}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 

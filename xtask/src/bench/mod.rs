@@ -1,16 +1,17 @@
-//! `cargo xtask bench`: whole-program figures of the release build, each beside its floor and its goal.
+//! `cargo xtask bench`: measures the release build; prints each figure with its baseline and its goal.
 //!
-//! Here: which benchmarks there are, printing, the file of raw samples. Elsewhere: each measurement in its own file.
-//! Invariant: a goal that is missed is printed as missed, with what was seen (`figure`).
+//! Here: the list of benchmarks, printing, the file of raw samples. Elsewhere: each measurement in its own
+//! file.
+//! Invariant: a missed goal is printed as missed, with the measured value (`figure`).
 
-mod family;
+mod adapters;
 mod fanout;
 mod figure;
-mod hands;
 mod home;
 mod idle;
 mod log;
 mod machine;
+mod pod_tree;
 mod provider;
 mod rounds;
 mod start;
@@ -22,61 +23,61 @@ use std::fs;
 use serde_json::json;
 use xtask::tree;
 
-use figure::Figure;
-use home::Built;
-use machine::Machine;
+use figure::BenchFigure;
+use home::BenchBinaries;
+use machine::MachineInfo;
 
-/// A benchmark gives one figure or several that belong together.
-type Measure = fn(&Built) -> Result<Vec<Figure>, String>;
+/// A benchmark returns one or several related figures.
+type MeasureFn = fn(&BenchBinaries) -> Result<Vec<BenchFigure>, String>;
 
-const ALL: [(&str, Measure); 13] = [
-    ("log", log::log),
-    ("ready", start::ready),
-    ("first_request", start::first_request),
-    ("rounds", rounds::rounds),
-    ("fanout", fanout::fanout),
-    ("idle", idle::idle),
-    ("tree", family::tree),
-    ("wire", log::wire),
-    ("provider", provider::provider),
-    ("hands", hands::hands),
-    ("declare", hands::declare),
-    ("index", hands::index),
-    ("terminal", terminal::terminal),
+const BENCHES: [(&str, MeasureFn); 13] = [
+    ("log", log::bench_log),
+    ("ready", start::bench_ready),
+    ("first_request", start::bench_first_request),
+    ("rounds", rounds::bench_rounds),
+    ("fanout", fanout::bench_fanout),
+    ("idle", idle::bench_idle),
+    ("tree", pod_tree::bench_pod_tree),
+    ("wire", log::bench_wire),
+    ("provider", provider::bench_provider),
+    ("hands", adapters::bench_adapters),
+    ("declare", adapters::bench_declare),
+    ("index", adapters::bench_index),
+    ("terminal", terminal::bench_terminal),
 ];
 
-/// Measures what is named, or everything.
-pub(crate) fn bench(names: &[String]) -> Result<(), String> {
-    if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|(known, _)| known == name)) {
-        let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-        return Err(format!("there is no benchmark `{unknown}`; there are {}", known.join(", ")));
+/// Runs the named benchmarks, or all.
+pub(crate) fn run_benchmarks(names: &[String]) -> Result<(), String> {
+    if let Some(unknown) = names.iter().find(|name| !BENCHES.iter().any(|(known, _)| known == name)) {
+        let known: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no benchmark is named `{unknown}`; expected one of {}", known.join(", ")));
     }
-    let built = Built::new()?;
-    let machine = Machine::look()?;
-    println!("{}\n{}\n", machine.told(), built.told());
-    let results = tree::root().join("bench-results");
-    fs::create_dir_all(&results).map_err(|why| format!("cannot make bench-results: {why}"))?;
+    let built = BenchBinaries::new()?;
+    let machine = MachineInfo::inspect()?;
+    println!("{}\n{}\n", machine.describe_machine(), built.describe_binary());
+    let results = tree::workspace_root().join("bench-results");
+    fs::create_dir_all(&results).map_err(|why| format!("could not create bench-results: {why}"))?;
     let (mut missed, mut failed) = (0, Vec::new());
     for (name, measure) in
-        ALL.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|asked| asked == name))
+        BENCHES.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|asked| asked == name))
     {
         let figures = match measure(&built) {
             Ok(figures) => figures,
             Err(why) => {
-                println!("{name}: could not be measured: {why}\n");
+                println!("could not measure {name}: {why}\n");
                 failed.push(*name);
                 continue;
             }
         };
         for figure in &figures {
-            println!("{}", figure.told());
+            println!("{}", figure.describe_figure());
             missed += usize::from(figure.is_missed());
         }
-        let kept: Vec<_> = figures.iter().map(Figure::kept).collect();
-        let text = format!("{:#}\n", json!({ "machine": machine.kept(), "figures": kept }));
+        let kept: Vec<_> = figures.iter().map(BenchFigure::to_json).collect();
+        let text = format!("{:#}\n", json!({ "machine": machine.to_json(), "figures": kept }));
         let path = results.join(format!("{name}.json"));
-        fs::write(&path, text).map_err(|why| format!("cannot write {}: {why}", path.display()))?;
+        fs::write(&path, text).map_err(|why| format!("could not write {}: {why}", path.display()))?;
     }
     println!("raw samples: bench-results/*.json; goals missed: {missed}");
-    if failed.is_empty() { Ok(()) } else { Err(format!("could not be measured: {}", failed.join(", "))) }
+    if failed.is_empty() { Ok(()) } else { Err(format!("could not measure {}", failed.join(", "))) }
 }

@@ -78,7 +78,7 @@ pub fn measure(root: &Path) -> Result<Figures, String> {
             texts.push((path.display().to_string(), text));
         }
     }
-    let pages = crate::pages::all(root).map_err(|e| format!("could not list the pages: {e}"))?;
+    let pages = crate::pages::all_pages(root).map_err(|e| format!("could not list the pages: {e}"))?;
     for page in pages {
         let text =
             std::fs::read_to_string(&page).map_err(|e| format!("could not read {}: {e}", page.display()))?;

@@ -1,6 +1,7 @@
-//! `cargo xtask pictures`: the pictures of README and docs, taken from the running program on a terminal of its own.
+//! `cargo xtask pictures`: takes the pictures of README and docs from the running program on a terminal.
 //!
-//! Here: the scenes. Elsewhere: the program on its terminal (`stage`), a screen as SVG (`svg`).
+//! Here: the scenes. Elsewhere: running the program on a terminal (`terminal_stage`), a screen as SVG
+//! (`svg`).
 
 mod svg;
 
@@ -11,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use xtask::tree;
 
-use crate::run::{cargo, must};
-use crate::stage::Stage;
+use crate::run::{cargo_command, run_command};
+use crate::terminal_stage::TerminalStage;
 
 /// Rows and columns of every picture.
 const SIZE: (NonZero<u16>, NonZero<u16>) = (NonZero::new(30).unwrap(), NonZero::new(100).unwrap());
 
-/// How long a pod may take to live.
-const STARTS_WITHIN: Duration = Duration::from_secs(20);
+/// The timeout for the start of a pod.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A model that explains a change, makes it and runs what it made.
-const MENDS: &str = r#"
+/// A model that explains a change, makes it and runs the result.
+const FIX_SCRIPT: &str = r#"
 [[turn]]
 thinking = "The greeting ends too soon; look at it first."
 text = ["I look at the greeting first."]
@@ -40,8 +41,8 @@ args = { command = "sh greet.sh Minke" }
 text = ["Done. What changed:\n\n| call | says |\n|---|---|\n| `greet.sh` | Hello, world |\n| `greet.sh Minke` | Hello, Minke |\n\n```sh\nname=${1:-world}\necho \"Hello, $name\"\n```\n\n- `minke undo` takes it back\n- the log holds **every** step"]
 "#;
 
-/// One that wants to do something that somebody must agree to.
-const ASKS: &str = r#"
+/// A model that needs an approval.
+const ASK_SCRIPT: &str = r#"
 [[turn]]
 text = ["The tests are green. I publish the branch."]
 [[turn.call]]
@@ -51,155 +52,159 @@ args = { command = "git push origin main" }
 text = ["It is published."]
 "#;
 
-/// One that talks for a while.
-const TALKS: &str = r#"
+/// A model that writes a long text.
+const TALK_SCRIPT: &str = r#"
 [[turn]]
 pace_ms = 400
 text = ["I read ", "the parser ", "and write ", "down what ", "each rule ", "takes, ", "one after ", "the other, ", "until all ", "are there: ", "first ", "names, ", "then ", "numbers, ", "then ", "lists, ", "then ", "blocks, ", "and ", "so ", "on, ", "and ", "so ", "on, ", "and ", "so ", "on, ", "until ", "the ", "end."]
 "#;
 
-/// A home of the scenes' own, with a project in it. Its name is always the same: it can be seen in the pictures.
-struct House {
+/// The home of the scenes, with a project in it. Its path is constant, because it is visible in the pictures.
+struct SceneHome {
     dir: tempfile::TempDir,
     minke: PathBuf,
 }
 
-impl House {
-    fn new(minke: &Path) -> Result<House, String> {
-        let dir = tempfile::Builder::new().prefix("minke-pictures").rand_bytes(0).tempdir().map_err(said)?;
-        let house = House { dir, minke: minke.to_owned() };
-        house.put("home/config/config.toml", "")?;
-        house.put("greeting/greet.sh", "#!/bin/sh\n# Greets whoever comes.\necho \"Hello\"\n")?;
+impl SceneHome {
+    fn new(minke: &Path) -> Result<SceneHome, String> {
+        let dir =
+            tempfile::Builder::new().prefix("minke-pictures").rand_bytes(0).tempdir().map_err(error_text)?;
+        let house = SceneHome { dir, minke: minke.to_owned() };
+        house.write_file("home/config/config.toml", "")?;
+        house.write_file("greeting/greet.sh", "#!/bin/sh\n# Prints a greeting.\necho \"Hello\"\n")?;
         Ok(house)
     }
 
-    fn put(&self, name: &str, text: &str) -> Result<(), String> {
+    fn write_file(&self, name: &str, text: &str) -> Result<(), String> {
         let path = self.dir.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(said)?;
-        std::fs::write(&path, text).map_err(said)
+        std::fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(error_text)?;
+        std::fs::write(&path, text).map_err(error_text)
     }
 
-    /// The program in a directory of the house, with a script for its model.
-    fn minke(&self, place: &str, script: &str) -> Result<Command, String> {
+    /// The program in a directory of the home, with a script for its model.
+    fn minke_command(&self, place: &str, script: &str) -> Result<Command, String> {
         let cwd = self.dir.path().join(place);
-        std::fs::create_dir_all(&cwd).map_err(said)?;
-        self.put(&format!("{place}.toml"), script)?;
+        std::fs::create_dir_all(&cwd).map_err(error_text)?;
+        self.write_file(&format!("{place}.toml"), script)?;
         let model = self.dir.path().join(format!("{place}.toml"));
-        let posture = if script == ASKS { "ask" } else { "auto" };
+        let posture = if script == ASK_SCRIPT { "ask" } else { "auto" };
         let config = format!(
             "[model]\nref = \"scripted:{}\"\n[permissions]\nposture = \"{posture}\"\n",
             model.display()
         );
-        self.put("home/config/config.toml", &config)?;
+        self.write_file("home/config/config.toml", &config)?;
         let mut command = Command::new(&self.minke);
         command.current_dir(cwd).env("MINKE_HOME", self.dir.path().join("home"));
         Ok(command)
     }
 
-    /// A pod that works off the stage, in a directory of its own.
-    fn pod(&self, name: &str, script: &str, task: &str) -> Result<(), String> {
-        let mut command = self.minke(name, script)?;
+    /// A pod outside of the picture, in its own directory.
+    fn start_pod(&self, name: &str, script: &str, task: &str) -> Result<(), String> {
+        let mut command = self.minke_command(name, script)?;
         command.args(["exec", "--name", name, "--on-ask", "wait", task]);
         let begun = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        begun.map(drop).map_err(said)?;
-        // The script is read when the pod starts: the next one has another.
-        let patience = Instant::now() + STARTS_WITHIN;
-        while !self.pods()?.iter().any(|pod| pod == name) {
+        begun.map(drop).map_err(error_text)?;
+        // The script is read when the pod starts: the next pod has another one.
+        let patience = Instant::now() + START_TIMEOUT;
+        while !self.live_pod_names()?.iter().any(|pod| pod == name) {
             if Instant::now() > patience {
-                return Err(format!("the pod {name} does not start"));
+                return Err(format!("the pod {name} did not start"));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
     }
 
-    fn at_home(&self) -> Command {
+    fn home_command(&self) -> Command {
         let mut command = Command::new(&self.minke);
         command.env("MINKE_HOME", self.dir.path().join("home"));
         command
     }
 
-    /// The names of those who live.
-    fn pods(&self) -> Result<Vec<String>, String> {
-        let listed = self.at_home().args(["ps", "--json"]).output().map_err(said)?;
+    /// The names of the running pods.
+    fn live_pod_names(&self) -> Result<Vec<String>, String> {
+        let listed = self.home_command().args(["ps", "--json"]).output().map_err(error_text)?;
         let listed: Vec<serde_json::Value> =
             serde_json::from_slice(&listed.stdout).map_err(|e| e.to_string())?;
         Ok(listed.iter().filter_map(|pod| pod.get("name")?.as_str().map(str::to_owned)).collect())
     }
 }
 
-impl Drop for House {
-    /// Whoever was started for a picture is ended with it.
+impl Drop for SceneHome {
+    /// Stops the pods that were started for a picture.
     fn drop(&mut self) {
-        for pod in self.pods().unwrap_or_default() {
-            let mut command = self.at_home();
+        for pod in self.live_pod_names().unwrap_or_default() {
+            let mut command = self.home_command();
             drop(command.args(["stop", &pod]).stdout(Stdio::null()).stderr(Stdio::null()).status());
         }
     }
 }
 
-/// Takes all pictures anew.
-pub(crate) fn pictures() -> Result<(), String> {
-    must(&mut cargo(&["build", "-q", "-p", "minke-cli"]))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree::root().join("target"), PathBuf::from);
+/// Takes all pictures.
+pub(crate) fn take_pictures() -> Result<(), String> {
+    run_command(&mut cargo_command(&["build", "-q", "-p", "minke-cli"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| tree::workspace_root().join("target"), PathBuf::from);
     let minke = target.join("debug/minke");
-    let images = tree::root().join("docs/images");
-    std::fs::create_dir_all(&images).map_err(said)?;
+    let images = tree::workspace_root().join("docs/images");
+    std::fs::create_dir_all(&images).map_err(error_text)?;
     for (name, title, scene) in SCENES {
-        let house = House::new(&minke)?;
+        let house = SceneHome::new(&minke)?;
         let stage = scene(&house).map_err(|why| format!("{name}: {why}"))?;
-        let picture = svg::picture(stage.screen(), title);
-        std::fs::write(images.join(format!("{name}.svg")), picture).map_err(said)?;
+        let picture = svg::render_svg(stage.screen(), title);
+        std::fs::write(images.join(format!("{name}.svg")), picture).map_err(error_text)?;
         println!("{name}.svg");
     }
     Ok(())
 }
 
-type Scene = fn(&House) -> Result<Stage, String>;
+type SceneFn = fn(&SceneHome) -> Result<TerminalStage, String>;
 
-const SCENES: [(&str, &str, Scene); 4] = [
-    ("conversation", "A conversation: a change with its diff, a command, a table", conversation),
-    ("ask", "A question: the exact command, where, why, and the keys", ask),
-    ("pods", "All pods, those that ask something first", pods),
-    ("tour", "minke tour", tour),
+const SCENES: [(&str, &str, SceneFn); 4] = [
+    ("conversation", "A conversation: a change with its diff, a command, a table", stage_conversation),
+    ("ask", "A question: the exact command, where, why, and the keys", stage_ask),
+    ("pods", "All pods, those that ask something first", stage_pods),
+    ("tour", "minke tour", stage_tour),
 ];
 
-fn conversation(house: &House) -> Result<Stage, String> {
-    let mut stage = Stage::open(house.minke("greeting", MENDS)?, SIZE).map_err(said)?;
-    stage.until("what is to be done?")?;
-    stage.press("Let the greeting say whom it greets\r").map_err(said)?;
-    stage.until("takes it back")?;
+fn stage_conversation(house: &SceneHome) -> Result<TerminalStage, String> {
+    let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", FIX_SCRIPT)?, SIZE)
+        .map_err(error_text)?;
+    stage.wait_for_still_text("what is to be done?")?;
+    stage.press_keys("Let the greeting say whom it greets\r").map_err(error_text)?;
+    stage.wait_for_still_text("takes it back")?;
     Ok(stage)
 }
 
-fn ask(house: &House) -> Result<Stage, String> {
-    let mut stage = Stage::open(house.minke("greeting", ASKS)?, SIZE).map_err(said)?;
-    stage.until("what is to be done?")?;
-    stage.press("Publish it when the tests are green\r").map_err(said)?;
-    stage.until("git push origin main")?;
+fn stage_ask(house: &SceneHome) -> Result<TerminalStage, String> {
+    let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", ASK_SCRIPT)?, SIZE)
+        .map_err(error_text)?;
+    stage.wait_for_still_text("what is to be done?")?;
+    stage.press_keys("Publish it when the tests are green\r").map_err(error_text)?;
+    stage.wait_for_still_text("git push origin main")?;
     Ok(stage)
 }
 
-fn pods(house: &House) -> Result<Stage, String> {
-    for (name, script) in [("parser", TALKS), ("release", ASKS), ("docs", TALKS)] {
-        house.pod(name, script, "Go on with it")?;
+fn stage_pods(house: &SceneHome) -> Result<TerminalStage, String> {
+    for (name, script) in [("parser", TALK_SCRIPT), ("release", ASK_SCRIPT), ("docs", TALK_SCRIPT)] {
+        house.start_pod(name, script, "Go on with it")?;
     }
-    let mut stage = Stage::open(house.minke("greeting", TALKS)?, SIZE).map_err(said)?;
-    stage.until("release")?;
-    stage.press("\u{10}").map_err(said)?;
-    stage.until("pods live")?;
+    let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", TALK_SCRIPT)?, SIZE)
+        .map_err(error_text)?;
+    stage.wait_for_still_text("release")?;
+    stage.press_keys("\u{10}").map_err(error_text)?;
+    stage.wait_for_still_text("pods live")?;
     Ok(stage)
 }
 
-fn tour(house: &House) -> Result<Stage, String> {
-    let mut command = house.minke("greeting", TALKS)?;
+fn stage_tour(house: &SceneHome) -> Result<TerminalStage, String> {
+    let mut command = house.minke_command("greeting", TALK_SCRIPT)?;
     command.arg("tour");
-    let mut stage = Stage::open(command, SIZE).map_err(said)?;
-    stage.until("claims held")?;
+    let mut stage = TerminalStage::open_terminal(command, SIZE).map_err(error_text)?;
+    stage.wait_for_still_text("claims held")?;
     Ok(stage)
 }
 
-fn said(error: std::io::Error) -> String {
+fn error_text(error: std::io::Error) -> String {
     error.to_string()
 }

@@ -1,12 +1,20 @@
-//! Four wire formats, one program: the same story leaves the same log, and a session goes on wherever it is sent.
+//! Four wire formats, one program: the same story leaves the same log, and a session continues on every
+//! provider.
+
+pub(crate) mod broken_replies;
+pub(crate) mod endless_models;
+pub(crate) mod failures;
+pub(crate) mod faulty_proxy;
+pub(crate) mod hostile_provider;
+pub(crate) mod mock;
 
 use serde_json::{Value, json};
 
-use crate::wired::{KEY, MODELS, Wired, ends};
-use crate::world::World;
+use crate::support::mock_world::{DUMMY_KEY, MockWorld, WIRE_MODELS, run_ends};
+use crate::support::world::CliWorld;
 
-/// Thinking, text, two calls at once, their results, an answer; then something for whoever goes on.
-const STORY: &str = r#"
+/// Thinking, text, two parallel calls, their results, an answer; then a turn for a resumed session.
+const STORY_SCRIPT: &str = r#"
 chunk = 9
 [[turn]]
 thinking = "Two files: „both“ at once."
@@ -25,8 +33,8 @@ text = "They hold alpha and beta."
 usage = { input = 200, output = 30, cache_read = 100 }
 [[turn]]
 expect = "and now?"
-thinking = "Somebody else has begun this."
-text = "I go on."
+thinking = "Another model started this."
+text = "Continuing."
 [[turn.call]]
 tool = "Read"
 args = { file_path = "{{cwd}}/b.txt" }
@@ -37,12 +45,12 @@ expect = "and back?"
 text = "Back."
 "#;
 
-fn told(model: &str) -> Wired {
-    // Parallel calls come in pieces that alternate.
-    let wired = Wired::with(STORY, &["--weave"]);
-    wired.world.write("a.txt", "alpha\n");
-    wired.world.write("b.txt", "beta\n");
-    let done = wired.exec(model, &["read both"]);
+fn run_story(model: &str) -> MockWorld {
+    // Parallel calls arrive in alternating pieces.
+    let wired = MockWorld::with_options(STORY_SCRIPT, &["--weave"]);
+    wired.world.write_file("a.txt", "alpha\n");
+    wired.world.write_file("b.txt", "beta\n");
+    let done = wired.run_exec(model, &["read both"]);
     assert_eq!(done.code, Some(0), "{model}: {done:?}");
     assert_eq!(done.out, "I read both 🐋.\nThey hold alpha and beta.\n", "{model}");
     wired
@@ -51,22 +59,22 @@ fn told(model: &str) -> Wired {
 #[test]
 fn the_same_story_leaves_the_same_log_in_every_format() {
     let mut logs = Vec::new();
-    for model in MODELS {
-        let wired = told(model);
-        let log = wired.log();
-        assert_eq!(ends(&log).len(), 1, "{model}");
+    for model in WIRE_MODELS {
+        let wired = run_story(model);
+        let log = wired.session_log();
+        assert_eq!(run_ends(&log).len(), 1, "{model}");
         let kinds: Vec<&str> = log.iter().filter_map(|entry| entry["item"]["kind"].as_str()).collect();
         assert!(kinds.contains(&"reasoning") && kinds.contains(&"tool_call"), "{model}: {kinds:?}");
-        wired.world.verify();
-        logs.push((model, plain(&log, &wired.world)));
+        wired.world.verify_logs();
+        logs.push((model, normalize_log(&log, &wired.world)));
     }
     // The same script inside the binary.
-    let world = World::new();
-    world.write("a.txt", "alpha\n");
-    world.write("b.txt", "beta\n");
-    world.write("script.toml", STORY);
-    assert_eq!(world.run(&["exec", "--model", "scripted:script.toml", "read both"]).code, Some(0));
-    let inside = plain(&crate::wired::log(&world), &world);
+    let world = CliWorld::new();
+    world.write_file("a.txt", "alpha\n");
+    world.write_file("b.txt", "beta\n");
+    world.write_file("script.toml", STORY_SCRIPT);
+    assert_eq!(world.run_minke(&["exec", "--model", "scripted:script.toml", "read both"]).code, Some(0));
+    let inside = normalize_log(&crate::support::mock_world::only_session_log(&world), &world);
     assert!(inside.len() > 15, "{inside:#?}");
     for (model, log) in logs {
         for (at, (entry, wanted)) in log.iter().zip(&inside).enumerate() {
@@ -76,10 +84,10 @@ fn the_same_story_leaves_the_same_log_in_every_format() {
     }
 }
 
-/// A log without what may differ: routes, times, ids, hashes and usage; signatures, and the entries that only carry
-/// one; and the order in which two calls at once came to their ends.
-fn plain(log: &[Value], world: &World) -> Vec<String> {
-    let work = world.work().to_str().unwrap().to_owned();
+/// Returns a log without fields that may differ: routes, times, ids, hashes, usage and signatures, entries
+/// that only contain a signature, and the order in which two parallel calls ended.
+fn normalize_log(log: &[Value], world: &CliWorld) -> Vec<String> {
+    let work = world.work_dir().to_str().unwrap().to_owned();
     let mut calls: Vec<String> = Vec::new();
     let mut entries: Vec<Value> = Vec::new();
     for entry in log {
@@ -89,7 +97,7 @@ fn plain(log: &[Value], world: &World) -> Vec<String> {
         }
         let only_signs = item["kind"] == "reasoning" && item["text"] == "";
         if !only_signs {
-            entries.push(stripped(entry.clone()));
+            entries.push(strip_entry(entry.clone()));
         }
     }
     let of_call = |entry: &Value| entry["kind"] == "tool_result" || entry["kind"] == "tool_dispatch";
@@ -97,7 +105,7 @@ fn plain(log: &[Value], world: &World) -> Vec<String> {
         let id = if entry["kind"] == "tool_result" { &entry["item"]["call_id"] } else { &entry["call_id"] };
         (entry["kind"] == "tool_result", calls.iter().position(|call| id == call.as_str()))
     };
-    // Two calls at once: one may have its result before the other is dispatched.
+    // Of two parallel calls, one may have its result before the other is dispatched.
     for group in entries.chunk_by_mut(|a, b| of_call(a) && of_call(b)) {
         group.sort_by_key(place);
     }
@@ -108,8 +116,8 @@ fn plain(log: &[Value], world: &World) -> Vec<String> {
     entries.iter().map(named).collect()
 }
 
-/// Names of what differs between two tellings of the same story, wherever it stands.
-const DIFFERS: &[&str] = &[
+/// Names of fields that may differ between two runs of the same story.
+const DIFFERING_FIELDS: &[&str] = &[
     // ids, times and places in the log
     "id",
     "op_id",
@@ -141,76 +149,85 @@ const DIFFERS: &[&str] = &[
     "cache_write",
     "cost_usd",
     "unknown_cost",
-    // what only the format can read
+    // data for the provider only
     "signature",
 ];
 
-fn stripped(mut entry: Value) -> Value {
+fn strip_entry(mut entry: Value) -> Value {
     if entry["item"]["kind"] == "reasoning" {
         entry["item"] = json!({ "kind": "reasoning", "text": entry["item"]["text"] });
     }
-    strip(&mut entry);
+    strip_value(&mut entry);
     entry
 }
 
-fn strip(value: &mut Value) {
+fn strip_value(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // The run that is going on is carried as a whole; elsewhere the word is its id.
+            // The open run is carried as a whole; elsewhere the field is its id.
             fields.retain(|name, value| {
-                !DIFFERS.contains(&name.as_str()) || (name == "run" && value.is_object())
+                !DIFFERING_FIELDS.contains(&name.as_str()) || (name == "run" && value.is_object())
             });
-            fields.values_mut().for_each(strip);
+            fields.values_mut().for_each(strip_value);
         }
-        Value::Array(values) => values.iter_mut().for_each(strip),
+        Value::Array(values) => values.iter_mut().for_each(strip_value),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
 #[test]
 fn a_session_goes_on_in_every_other_format() {
-    for first in MODELS {
-        for second in MODELS.into_iter().filter(|model| *model != first) {
-            let wired = told(first);
-            let done = wired.exec(second, &["--last", "and now?"]);
-            assert_eq!(done.code, Some(0), "{first} → {second}: {done:?}\n{:#?}", wired.requests());
-            assert_eq!(done.out, "I go on.\nDone.\n", "{first} → {second}");
-            let done = wired.exec(first, &["--last", "and back?"]);
-            assert_eq!(done.code, Some(0), "{first} → {second} → {first}: {done:?}\n{:#?}", wired.requests());
+    for first in WIRE_MODELS {
+        for second in WIRE_MODELS.into_iter().filter(|model| *model != first) {
+            let wired = run_story(first);
+            let done = wired.run_exec(second, &["--last", "and now?"]);
+            assert_eq!(done.code, Some(0), "{first} → {second}: {done:?}\n{:#?}", wired.mock_requests());
+            assert_eq!(done.out, "Continuing.\nDone.\n", "{first} → {second}");
+            let done = wired.run_exec(first, &["--last", "and back?"]);
+            assert_eq!(
+                done.code,
+                Some(0),
+                "{first} → {second} → {first}: {done:?}\n{:#?}",
+                wired.mock_requests()
+            );
             assert_eq!(done.out, "Back.\n");
-            check_requests(&wired.requests(), first, second);
-            let log = wired.log();
-            assert_eq!(ends(&log).len(), 3, "{first} → {second}");
-            wired.world.verify();
+            check_requests(&wired.mock_requests(), first, second);
+            let log = wired.session_log();
+            assert_eq!(run_ends(&log).len(), 3, "{first} → {second}");
+            wired.world.verify_logs();
         }
     }
 }
 
-/// Nothing was refused, and signed thoughts came back to those who thought them and to nobody else.
+/// Checks that no request was refused, and that signed thinking was sent only to the provider that created
+/// it.
 fn check_requests(requests: &[Value], first: &str, second: &str) {
     let told = |at: usize, field: &str| requests[at][field].as_u64().unwrap();
     assert_eq!(requests.len(), 5, "{requests:#?}");
     assert!((0..5).all(|at| told(at, "status") == 200), "{requests:#?}");
     assert_eq!((0..5).map(|at| told(at, "turn")).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    // This service never takes reasoning back.
+    // This service does not accept reasoning.
     let takes = |model: &str| u64::from(!model.starts_with("openai-chat"));
     let reasoning: Vec<u64> = (0..5).map(|at| told(at, "reasoning")).collect();
-    // What each model had thought before: nothing, once, nothing of its own, once; and the first one twice.
+    // Earlier thinking per request: none, one, none of its own, one; and for the first provider two.
     let wanted = [0, takes(first), 0, takes(second), 2 * takes(first)];
     assert_eq!(reasoning, wanted, "{first} → {second}");
 }
 
 #[test]
 fn reasoning_without_a_signature_goes_back_where_it_is_wanted() {
-    let wired = Wired::new(STORY);
-    wired.world.write("a.txt", "alpha\n");
-    wired.world.write("b.txt", "beta\n");
-    let mut command = wired.command();
-    command.env("DEEPSEEK_BASE_URL", format!("http://{}", wired.address())).env("DEEPSEEK_API_KEY", KEY);
+    let wired = MockWorld::with_script(STORY_SCRIPT);
+    wired.world.write_file("a.txt", "alpha\n");
+    wired.world.write_file("b.txt", "beta\n");
+    let mut command = wired.minke_command();
+    command
+        .env("DEEPSEEK_BASE_URL", format!("http://{}", wired.mock_address()))
+        .env("DEEPSEEK_API_KEY", DUMMY_KEY);
     command.args(["exec", "--model", "deepseek/deepseek-v4-flash", "read both"]);
-    let done = wired.world.done(command);
+    let done = wired.world.run_command(command);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let reasoning: Vec<Value> = wired.requests().iter().map(|request| request["reasoning"].clone()).collect();
+    let reasoning: Vec<Value> =
+        wired.mock_requests().iter().map(|request| request["reasoning"].clone()).collect();
     assert_eq!(reasoning, [0, 1]);
 }
 
@@ -221,19 +238,19 @@ fn a_provider_that_stays_busy_is_followed_by_the_fallback() {
         error = { status = 529, message = 'busy', retry_after_s = 0, times = 100 }
         [[turn]]
         text = 'I stand in.'";
-    let wired = Wired::new(script);
-    let fallback = format!("model.fallback=[\"{}\"]", MODELS[3]);
-    let done = wired.exec(MODELS[0], &["--set", &fallback, "hello"]);
+    let wired = MockWorld::with_script(script);
+    let fallback = format!("model.fallback=[\"{}\"]", WIRE_MODELS[3]);
+    let done = wired.run_exec(WIRE_MODELS[0], &["--set", &fallback, "hello"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "I stand in.\n"), "{done:?}");
-    let requests = wired.requests();
+    let requests = wired.mock_requests();
     let schemes: Vec<&str> = requests.iter().map(|request| request["scheme"].as_str().unwrap()).collect();
     assert_eq!(schemes, [["anthropic"; 6].as_slice(), &["gemini"]].concat());
-    let log = wired.log();
+    let log = wired.session_log();
     let calls: Vec<&Value> = log
         .iter()
         .filter(|entry| entry["kind"] == "llm_call")
         .map(|entry| &entry["route"]["provider"])
         .collect();
     assert_eq!(calls, ["anthropic", "google"], "each switch is a request of its own");
-    assert_eq!(ends(&log).len(), 1);
+    assert_eq!(run_ends(&log).len(), 1);
 }

@@ -1,6 +1,7 @@
-//! What clients were sent, from the bytes that left the pod, and what the log holds.
+//! Entries sent to clients, from the bytes that left the pod, and entries in the log.
 //!
-//! Here: reading both and comparing them byte for byte. Elsewhere: collecting the bytes (the shim), running (`point`).
+//! Here: reading both and comparing them byte for byte. Elsewhere: collecting the bytes (the shim), running
+//! (`point`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,59 +10,60 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Entries by number, as the exact bytes of their line.
-pub(crate) type Lines = BTreeMap<u64, String>;
+pub(crate) type NumberedLines = BTreeMap<u64, String>;
 
 #[derive(Deserialize)]
-struct Frame<'a> {
+struct SentFrame<'a> {
     event: &'a str,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct EntryData<'a> {
+struct SentEntry<'a> {
     #[serde(borrow)]
     entry: &'a RawValue,
 }
 
 #[derive(Deserialize)]
-struct SnapshotData<'a> {
+struct SentSnapshot<'a> {
     #[serde(borrow)]
     entries: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Numbered {
+struct NumberedEntry {
     seq: u64,
 }
 
-fn number(line: &str) -> u64 {
-    serde_json::from_str::<Numbered>(line).expect("an entry has a number").seq
+fn entry_number(line: &str) -> u64 {
+    serde_json::from_str::<NumberedEntry>(line).expect("an entry has a number").seq
 }
 
-/// Every entry that left a process over a socket, alone or in a snapshot. The last line of a stream may be cut: it was
-/// on its way when the process died, and nobody has seen it.
-pub(crate) fn seen(desk: &Path) -> Lines {
-    let mut lines = Lines::new();
-    for stream in std::fs::read_dir(desk.join("seen")).expect("the shim's folder is there") {
+/// Returns every entry that left a process over a socket, alone or in a snapshot. Ignores a cut last line:
+/// the process died while sending it, so no client received it.
+pub(crate) fn sent_entries(shim_dir: &Path) -> NumberedLines {
+    let mut lines = NumberedLines::new();
+    for stream in std::fs::read_dir(shim_dir.join("seen")).expect("the shim's directory exists") {
         let bytes = std::fs::read(stream.expect("it can be listed").path()).expect("it can be read");
         let text = String::from_utf8_lossy(&bytes);
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            // The readiness line and a client's methods travel over sockets too; they are no frames.
-            let Ok(Frame { event, data: Some(data) }) = serde_json::from_str::<Frame<'_>>(line) else {
+            // The readiness line and requests of clients also travel over sockets; they are not frames.
+            let Ok(SentFrame { event, data: Some(data) }) = serde_json::from_str::<SentFrame<'_>>(line)
+            else {
                 continue;
             };
             match event {
                 "entry" => {
-                    let data: EntryData<'_> =
+                    let data: SentEntry<'_> =
                         serde_json::from_str(data.get()).expect("an entry frame has an entry");
-                    lines.insert(number(data.entry.get()), data.entry.get().to_owned());
+                    lines.insert(entry_number(data.entry.get()), data.entry.get().to_owned());
                 }
                 "snapshot" => {
-                    let data: SnapshotData<'_> =
+                    let data: SentSnapshot<'_> =
                         serde_json::from_str(data.get()).expect("a snapshot has entries");
                     lines.extend(
-                        data.entries.iter().map(|entry| (number(entry.get()), entry.get().to_owned())),
+                        data.entries.iter().map(|entry| (entry_number(entry.get()), entry.get().to_owned())),
                     );
                 }
                 _ => {}
@@ -71,8 +73,8 @@ pub(crate) fn seen(desk: &Path) -> Lines {
     lines
 }
 
-/// Every whole step in a session's log. What follows the last one never happened.
-pub(crate) fn logged(session: &Path) -> Lines {
+/// Returns every complete step of a session's log, without an incomplete last one.
+pub(crate) fn logged_entries(session: &Path) -> NumberedLines {
     let mut files: Vec<_> = std::fs::read_dir(session)
         .expect("a session's directory can be listed")
         .map(|file| file.expect("it can be listed").path())
@@ -80,7 +82,7 @@ pub(crate) fn logged(session: &Path) -> Lines {
         .collect();
     // `log.jsonl` comes before `log.0001.jsonl`.
     files.sort_by_key(|path| (path.file_name().map_or(0, std::ffi::OsStr::len), path.clone()));
-    let mut lines = Lines::new();
+    let mut lines = NumberedLines::new();
     let mut step = Vec::new();
     for file in files {
         let text =
@@ -99,8 +101,8 @@ pub(crate) fn logged(session: &Path) -> Lines {
     lines
 }
 
-/// What was seen and is not there, or not the same.
-pub(crate) fn losses(seen: &Lines, logged: &Lines) -> Vec<String> {
+/// Returns the sent entries that are missing or different in the log.
+pub(crate) fn lost_entries(seen: &NumberedLines, logged: &NumberedLines) -> Vec<String> {
     let mut told = Vec::new();
     for (seq, line) in seen {
         match logged.get(seq) {
@@ -112,8 +114,8 @@ pub(crate) fn losses(seen: &Lines, logged: &Lines) -> Vec<String> {
     told
 }
 
-/// How many calls of the tool were dispatched and how many ended as `done`, by the log.
-pub(crate) fn calls(logged: &Lines, tool: &str) -> (usize, usize) {
+/// Returns how many calls of the tool were dispatched and how many ended as `done`, from the log.
+pub(crate) fn count_calls(logged: &NumberedLines, tool: &str) -> (usize, usize) {
     let entries: Vec<serde_json::Value> =
         logged.values().map(|line| serde_json::from_str(line).expect("a line of the log is JSON")).collect();
     let ids: Vec<&serde_json::Value> = entries
@@ -131,15 +133,19 @@ pub(crate) fn calls(logged: &Lines, tool: &str) -> (usize, usize) {
 
 #[test]
 fn a_missing_and_a_changed_entry_are_losses() {
-    let lines =
-        |texts: &[&str]| -> Lines { texts.iter().map(|text| (number(text), (*text).to_owned())).collect() };
+    let lines = |texts: &[&str]| -> NumberedLines {
+        texts.iter().map(|text| (entry_number(text), (*text).to_owned())).collect()
+    };
     let sent = lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"b"}"#]);
     assert!(
-        losses(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"b"}"#, r#"{"seq":2,"h":"c"}"#]))
-            .is_empty()
+        lost_entries(
+            &sent,
+            &lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"b"}"#, r#"{"seq":2,"h":"c"}"#])
+        )
+        .is_empty()
     );
-    assert_eq!(losses(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#])).len(), 1);
-    assert_eq!(losses(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"c"}"#])).len(), 1);
+    assert_eq!(lost_entries(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#])).len(), 1);
+    assert_eq!(lost_entries(&sent, &lines(&[r#"{"seq":0,"h":"a"}"#, r#"{"seq":1,"h":"c"}"#])).len(), 1);
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn only_whole_frames_count_as_seen_and_only_whole_steps_as_logged() {
         "{\"event\":\"entry\",\"data\":{\"entry\":{\"seq\":2}},\"se",
     );
     std::fs::write(folder.path().join("seen/1.2"), sent).unwrap();
-    let seen = seen(folder.path());
+    let seen = sent_entries(folder.path());
     assert_eq!(
         seen.into_iter().collect::<Vec<_>>(),
         [(0, "{\"seq\":0}".into()), (1, "{\"seq\":1, \"x\":1}".into())]
@@ -161,5 +167,5 @@ fn only_whole_frames_count_as_seen_and_only_whole_steps_as_logged() {
 
     let log = "{\"seq\":0}\n{\"seq\":1,\"more\":true}\n{\"seq\":2}\n{\"seq\":3,\"more\":true}\n{\"seq\":4";
     std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    assert_eq!(logged(folder.path()).into_keys().collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(logged_entries(folder.path()).into_keys().collect::<Vec<_>>(), [0, 1, 2]);
 }

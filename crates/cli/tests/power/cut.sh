@@ -1,12 +1,12 @@
 #!/bin/bash
-# One power cut. It runs in a mount namespace of its own, so that nothing stays mounted whatever happens.
+# One power cut. Runs in a separate mount namespace, so that nothing stays mounted.
 #
 #   cut.sh DIR DELAY MINKE [PRELOAD]
 #
-# DIR holds `disk` (an ext4 image that nobody has used), `work` and `s.toml`. A run begins with its home on the image.
-# After DELAY seconds all its processes are stopped, and the image is copied as it is then: what the file system had not
-# written yet is not in it. Then the old image is let go, and the copy is mounted, looked at and gone on with.
-# What is said on stdout: `shown CALL`, `kept CALL`, `verify CODE`, `resume CODE`, `session N`.
+# DIR contains `disk` (an unused ext4 image), `work` and `s.toml`. A run starts with its home on the image. After DELAY
+# seconds all its processes are stopped, and the image is copied in its current state, without data that the file system
+# has not written yet. Then the old image is unmounted, and the copy is mounted, checked and used to resume the run.
+# Output on stdout: `shown CALL`, `kept CALL`, `verify CODE`, `resume CODE`, `session N`.
 set -u
 dir=$1 delay=$2 minke=$3 preload=${4:-}
 home=$dir/mnt/home
@@ -15,10 +15,10 @@ mount -t ext4 -o loop,noatime "$dir/disk" "$dir/mnt" || exit 99
 loop=$(findmnt -no SOURCE "$dir/mnt")
 cd "$dir/work" || exit 99
 
-members() { # those of the run, by the home that they were started with
+members() { # processes of the run, by the home in their environment
     grep -lsza "^MINKE_HOME=$home\$" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
 }
-signal() { # signal NAME: to every member, until a look finds no new one
+signal() { # signal NAME: to every member, until there are no new ones
     local before='' now
     while now=$(members | sort | tr '\n' ' '); [ "$now" != "$before" ]; do
         for pid in $now; do kill "-$1" "$pid" 2>/dev/null; done
@@ -31,7 +31,7 @@ env MINKE_HOME="$home" ${preload:+LD_PRELOAD="$preload"} "$minke" exec --json --
 exec_pid=$!
 sleep "$delay"
 signal STOP
-# Not while the kernel writes: a copy of half a write is no cut that a disk could show.
+# Not while the kernel writes: a copy of half a write is not a state that a disk could have.
 for attempt in 1 2 3 4 5 6 7 8; do
     before=$(cat "/sys/block/${loop#/dev/}/stat")
     cp --sparse=always "$dir/disk" "$dir/cut"
@@ -53,7 +53,7 @@ export MINKE_HOME=$home
 if "$minke" log show tale --json >../log 2>../looked; then
     grep '"kind":"tool_result"' ../log | grep -o '"call_id":"[^"]*"' | cut -d'"' -f4 | sort -u | sed 's/^/kept /'
 fi
-"$minke" exec --resume tale >../resumed 2>&1 || "$minke" exec --resume tale "go on" >>../resumed 2>&1
+"$minke" exec --resume tale >../resumed 2>&1 || "$minke" exec --resume tale "continue" >>../resumed 2>&1
 echo "resume $?"
 "$minke" log verify >../verified 2>&1
 echo "verify $?"

@@ -1,17 +1,18 @@
-//! The real binary with its sessions in PostgreSQL: one home, two homes, two hosts, and everything dying around them.
+//! The real binary with its sessions in PostgreSQL: one home, two homes, two hosts, and failures of every
+//! part.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-#[expect(dead_code, reason = "these stories use a part of what there is")]
-#[path = "../cli/http.rs"]
+#[expect(dead_code, reason = "these tests use only a part")]
+#[path = "../cli/support/http.rs"]
 mod http;
-#[expect(unreachable_pub, reason = "it is testkit's, taken by path")]
+#[expect(unreachable_pub, reason = "the file belongs to testkit")]
 #[path = "../../../testkit/src/postgres.rs"]
 mod server;
-#[expect(dead_code, reason = "these stories use a part of what there is")]
-#[path = "../cli/world.rs"]
+#[expect(dead_code, reason = "these tests use only a part")]
+#[path = "../cli/support/world.rs"]
 mod world;
 
-mod one;
-mod two;
-mod wire;
+mod cuttable_socket;
+mod one_database;
+mod two_hosts;

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use minke_client::Home;
-use minke_record::{Actor, Draft, Durability, FORMAT, Ids, Kind, Scope, SessionId, SessionStart};
-use minke_registry::{Paths, Surroundings};
+use minke_client::UserHome;
+use minke_record::{Actor, Draft, Durability, IdGenerator, Kind, LOG_FORMAT, Scope, SessionId, SessionStart};
+use minke_registry::{ProcessEnv, UserPaths};
 use minke_session::{FileStore, RealDisk, Writer};
 
-pub(crate) fn home(dir: &Path) -> Home {
+pub(crate) fn new_home(dir: &Path) -> UserHome {
     let env = BTreeMap::from([("MINKE_HOME".into(), dir.as_os_str().to_owned())]);
     let uid = rustix::process::getuid().as_raw();
-    let paths = Paths::find(&Surroundings { env, uid }).unwrap();
-    paths.create().unwrap();
-    let store = FileStore::new(Arc::new(RealDisk), paths.sessions());
-    Home { paths, store: Arc::new(store) }
+    let paths = UserPaths::from_env(&ProcessEnv { env, uid }).unwrap();
+    paths.create_dirs().unwrap();
+    let store = FileStore::new(Arc::new(RealDisk), paths.sessions_dir());
+    UserHome { paths, store: Arc::new(store) }
 }
 
 /// A session with its first entry, and its lease.
-pub(crate) fn session(home: &Home, at: u64, name: &str) -> (SessionId, Box<dyn Writer>) {
-    let id = SessionId(Ids::new(at, at).next_uuid());
+pub(crate) fn new_session(home: &UserHome, at: u64, name: &str) -> (SessionId, Box<dyn Writer>) {
+    let id = SessionId(IdGenerator::new(at, at).next_uuid());
     let start = SessionStart {
         session: id,
-        format: FORMAT,
+        format: LOG_FORMAT,
         version: "0".to_owned(),
         name: name.parse().unwrap(),
-        created_by: Actor::minke(),
+        created_by: Actor::from_minke(),
         cwd: "/".to_owned(),
         workspace: "/".to_owned(),
         git: None,
@@ -37,10 +37,11 @@ pub(crate) fn session(home: &Home, at: u64, name: &str) -> (SessionId, Box<dyn W
         parent: None,
         from: None,
     };
-    let writer = home.store.create(id, vec![draft(0, at, Kind::SessionStart(start))], Vec::new()).unwrap();
+    let writer =
+        home.store.create(id, vec![new_draft(0, at, Kind::SessionStart(start))], Vec::new()).unwrap();
     (id, writer)
 }
 
-pub(crate) fn draft(seq: u64, ts: u64, kind: Kind) -> Draft {
+pub(crate) fn new_draft(seq: u64, ts: u64, kind: Kind) -> Draft {
     Draft { seq, ts, run: None, kind, durability: Durability::Barrier }
 }

@@ -1,86 +1,86 @@
-//! Children: the hand that reaches other pods.
+//! Children: all communication with other pods.
 //!
-//! Here: which order goes where, and what they all work with. Elsewhere: what is wanted of them (`pod::tree`), making one
-//! (`spawn`, its clone in `clone`), waiting for its end (`watch`, `kin`), talking to one (`talk`, `stop`), reading its log (`reading`), reports
-//! upward (`reports`), this pod's own scope meanwhile (`scope`); who holds which scope (`registry`), starting a process
-//! (`client`).
+//! Here: dispatch of child commands, and the shared context. Elsewhere: the commands (`pod::children`),
+//! spawning (`spawn`, its clone in `clone`), waiting for the exit (`watch`, `process`), messages (`messages`,
+//! `stop`), the log of a child (`child_log`), reports to the parent (`reports`), this pod's own scope
+//! (`scope`); the scope table (`registry`), starting a process (`client`).
 
+mod child_log;
 mod clone;
-mod kin;
+mod messages;
+mod process;
 mod profile;
-mod reading;
 mod reports;
 mod scope;
 mod spawn;
 mod stop;
-mod talk;
 mod watch;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minke_client::Home;
+use minke_client::UserHome;
 use minke_exec::command::Commands;
-use minke_files::Files;
-use minke_pod::{CallEnd, Moment, State, TreeNews, TreeOrder};
+use minke_files::ScopedFiles;
+use minke_pod::{CallEnd, ChildCommand, ChildEvent, State, StepSeed};
 use minke_protocol::ClientInfo;
 use minke_record::{CallId, ErrorCode, OpenChild, PodName, Report, SessionId};
-use minke_registry::{RegistryError, Runtime, TableLimits};
+use minke_registry::{PodLimits, RegistryError, RuntimeDir};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::mail::Mail;
-use kin::Kin;
-pub(crate) use reading::account;
+use crate::event_loop::event::LoopEvent;
+pub(crate) use child_log::collect_spending;
+use process::WatchedChild;
 pub(crate) use scope::LiveScope;
-pub(crate) use watch::granted;
+pub(crate) use watch::granted_budget;
 
-/// What is known when the hand is made.
-pub(crate) struct Reach {
-    pub(crate) home: Home,
+/// The configuration of the child manager.
+pub(crate) struct ChildrenConfig {
+    pub(crate) home: UserHome,
     pub(crate) session: SessionId,
-    pub(crate) runtime: Runtime,
-    pub(crate) files: Arc<Files>,
+    pub(crate) runtime: RuntimeDir,
+    pub(crate) files: Arc<ScopedFiles>,
     pub(crate) commands: Option<Arc<Commands>>,
-    /// Nothing is written, whatever the scope says.
+    /// Disables all writes, regardless of the scope.
     pub(crate) read_only: bool,
-    pub(crate) limits: TableLimits,
-    pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) limits: PodLimits,
+    pub(crate) events: mpsc::Sender<LoopEvent>,
 }
 
-/// What every task of the hand works with.
-struct Hand {
-    home: Home,
+/// The context shared by all tasks of the child manager.
+struct ChildContext {
+    home: UserHome,
     session: SessionId,
-    runtime: Runtime,
+    runtime: RuntimeDir,
     commands: Option<Arc<Commands>>,
-    limits: TableLimits,
+    limits: PodLimits,
     scope: LiveScope,
-    /// Those that are watched.
-    kin: Mutex<HashMap<SessionId, Arc<Kin>>>,
-    /// Held while the write scope is given up or taken back.
-    yielding: tokio::sync::Mutex<()>,
-    mail: mpsc::Sender<Mail>,
+    /// Watched pods by session.
+    watched: Mutex<HashMap<SessionId, Arc<WatchedChild>>>,
+    /// Held while the write scope is released or acquired again.
+    scope_lock: tokio::sync::Mutex<()>,
+    events: mpsc::Sender<LoopEvent>,
 }
 
-impl Hand {
-    /// Something has come of an order. The loop is gone only when the process ends.
-    async fn tell(&self, news: TreeNews) {
-        drop(self.mail.send(Mail::Tree(Box::new(news))).await);
+impl ChildContext {
+    /// Sends the result of an order. The receiver is dropped only when the process ends.
+    async fn send_tree_event(&self, events: ChildEvent) {
+        drop(self.events.send(LoopEvent::ChildEvent(Box::new(events))).await);
     }
 
-    async fn told(&self, call_id: CallId, ended: CallEnd) {
-        self.tell(TreeNews::Told { call_id, ended }).await;
+    async fn finish_call(&self, call_id: CallId, result: CallEnd) {
+        self.send_tree_event(ChildEvent::CallFinished { call_id, ended: result }).await;
     }
 
-    fn kin(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Kin>>> {
-        // Rows are put in and taken out whole.
-        self.kin.lock().unwrap_or_else(PoisonError::into_inner)
+    fn watched_children(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<WatchedChild>>> {
+        // Rows are inserted and removed as a whole, so a poisoned lock is consistent.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How this pod introduces itself to others.
-    fn introduction(&self) -> ClientInfo {
+    /// How this pod identifies itself to other pods.
+    fn client_info(&self) -> ClientInfo {
         ClientInfo {
             name: "pod".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -88,139 +88,158 @@ impl Hand {
         }
     }
 
-    /// Does something that reads or writes files, off the loop.
-    async fn off_loop<T: Send + 'static>(
+    /// Runs blocking work off the event loop.
+    async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Hand) -> T + Send + 'static,
+        work: impl FnOnce(&ChildContext) -> T + Send + 'static,
     ) -> T {
-        let hand = Arc::clone(self);
-        match tokio::task::spawn_blocking(move || work(&hand)).await {
+        let context = Arc::clone(self);
+        match tokio::task::spawn_blocking(move || work(&context)).await {
             Ok(done) => done,
             Err(failed) => match failed.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is going down, and this task with it.
+                // The runtime is shutting down, and this task with it.
                 Err(_) => std::future::pending().await,
             },
         }
     }
 
-    /// The socket of a session's pod, if one lives.
-    async fn socket(self: &Arc<Self>, session: SessionId) -> Result<Option<PathBuf>, RegistryError> {
-        self.off_loop(move |hand| {
-            let table = hand.runtime.table()?;
-            let row = table.row(session).filter(|row| row.ticket_hash.is_none());
+    /// The socket of a session's pod, if it is running.
+    async fn find_socket(self: &Arc<Self>, session: SessionId) -> Result<Option<PathBuf>, RegistryError> {
+        self.run_blocking(move |context| {
+            let table = context.runtime.read_table()?;
+            let row = table.find_row(session).filter(|row| row.ticket_hash.is_none());
             Ok(row.map(|row| row.socket.clone()))
         })
         .await
     }
 }
 
-pub(crate) struct Children {
-    hand: Arc<Hand>,
+pub(crate) struct ChildManager {
+    context: Arc<ChildContext>,
     tasks: JoinSet<()>,
-    /// The report that is on its way.
-    report: Option<AbortHandle>,
+    /// The report being sent.
+    report_task: Option<AbortHandle>,
 }
 
-impl Children {
-    pub(crate) fn new(reach: Reach) -> Children {
-        let Reach { home, session, runtime, files, commands, read_only, limits, mail } = reach;
+impl ChildManager {
+    pub(crate) fn new(config: ChildrenConfig) -> ChildManager {
+        let ChildrenConfig { home, session, runtime, files, commands, read_only, limits, events } = config;
         let scope = LiveScope::new(session, runtime.clone(), files, read_only);
-        let kin = Mutex::default();
-        let yielding = tokio::sync::Mutex::default();
-        let hand = Arc::new(Hand { home, session, runtime, commands, limits, scope, kin, yielding, mail });
-        Children { hand, tasks: JoinSet::new(), report: None }
+        let watched = Mutex::default();
+        let scope_lock = tokio::sync::Mutex::default();
+        let context = Arc::new(ChildContext {
+            home,
+            session,
+            runtime,
+            commands,
+            limits,
+            scope,
+            watched,
+            scope_lock,
+            events,
+        });
+        ChildManager { context, tasks: JoinSet::new(), report_task: None }
     }
 
-    /// Carries an order out. What comes of it comes back by mail.
-    pub(crate) fn order(&mut self, order: TreeOrder, state: &State, at: Moment) {
+    /// Executes an order. Its results come back as events.
+    pub(crate) fn execute_order(&mut self, order: ChildCommand, state: &State, at: StepSeed) {
         while self.tasks.try_join_next().is_some() {}
-        let hand = Arc::clone(&self.hand);
+        let context = Arc::clone(&self.context);
         match order {
-            TreeOrder::Spawn(spawning) => {
-                // At once: what this pod starts from here on must not be able to write there.
-                let promised = hand.scope.promise(spawning.session, &spawning.name, &spawning.scope);
-                self.tasks.spawn(spawn::spawn(hand, spawning, promised, at));
+            ChildCommand::Spawn(spawning) => {
+                // Immediately: processes that this pod starts from now on must not be able to write there.
+                let promised = context.scope.promise_loan(spawning.session, &spawning.name, &spawning.scope);
+                self.tasks.spawn(spawn::spawn_child(context, spawning, promised, at));
             }
-            TreeOrder::Restore { child, name, scope, budget, kin, send, call_id: _ } => {
-                let promised = hand.scope.promise(child, &name, &scope);
-                let reason = spawn::Reason { budget, kin: *kin, send };
-                let restoring = spawn::Restoring { child, name, scope, reason };
-                self.tasks.spawn(spawn::restore(hand, restoring, promised, at));
+            ChildCommand::Restore {
+                child,
+                name,
+                scope,
+                budget,
+                descendants: watched,
+                message,
+                call_id: _,
+            } => {
+                let promised = context.scope.promise_loan(child, &name, &scope);
+                let reason = spawn::WakeReason { budget, descendants: *watched, send: message };
+                let restoring = spawn::ChildRestore { child, name, scope, reason };
+                self.tasks.spawn(spawn::restore_child(context, restoring, promised, at));
             }
-            TreeOrder::Watch { child, name } => {
-                let known = state.facts.children.iter().find(|known| known.session == child);
-                let ready = known.is_some_and(|known| known.ready);
-                self.tasks.spawn(watch::look(hand, child, name, ready));
+            ChildCommand::Watch { child, name } => {
+                let known_children = state.facts.children.iter().find(|known| known.session == child);
+                let ready = known_children.is_some_and(|known| known.ready);
+                self.tasks.spawn(watch::check_child(context, child, name, ready));
             }
-            TreeOrder::Send { call_id, child, name, send } => {
-                self.tasks.spawn(talk::send(hand, call_id, (child, name), send));
+            ChildCommand::Send { call_id, child, name, message } => {
+                self.tasks.spawn(messages::send_input(context, call_id, (child, name), message));
             }
-            TreeOrder::Read { call_id, child, name, since, max_bytes, detail } => {
-                let wanted = talk::Wanted { since, max_bytes, detail };
-                self.tasks.spawn(talk::read(hand, call_id, (child, name), wanted));
+            ChildCommand::Read { call_id, child, name, since, max_bytes, detail } => {
+                let wanted = messages::OutputQuery { since, max_bytes, detail };
+                self.tasks.spawn(messages::read_child(context, call_id, (child, name), wanted));
             }
-            TreeOrder::Stop { call_id, child, name, after_run } => {
-                self.tasks.spawn(stop::stop(hand, call_id, (child, name), after_run));
+            ChildCommand::Stop { call_id, child, name, after_run } => {
+                self.tasks.spawn(stop::stop_child(context, call_id, (child, name), after_run));
             }
-            TreeOrder::List { call_id, children, tree } => {
-                self.tasks.spawn(talk::list(hand, call_id, children, tree));
+            ChildCommand::List { call_id, children, tree } => {
+                self.tasks.spawn(messages::list_children(context, call_id, children, tree));
             }
-            TreeOrder::Answer { call_id, child, name, ask, decision } => {
-                self.tasks.spawn(talk::answer(hand, call_id, (child, name), ask, decision));
+            ChildCommand::Answer { call_id, child, name, ask, decision } => {
+                self.tasks.spawn(messages::answer_ask(context, call_id, (child, name), ask, decision));
             }
-            TreeOrder::ReadReports { child, since } => {
-                self.tasks.spawn(reports::read(hand, child, since));
+            ChildCommand::ReadReports { child, since } => {
+                self.tasks.spawn(reports::read_reports(context, child, since));
             }
-            TreeOrder::ReadSpending { child } => {
-                self.tasks.spawn(reports::spending(hand, child));
+            ChildCommand::ReadSpending { child } => {
+                self.tasks.spawn(reports::report_spending(context, child));
             }
-            TreeOrder::Report { seq, to, event } => {
-                // One is in flight: an order for another means that the one before is settled.
-                if let Some(before) = self.report.take() {
+            ChildCommand::Report { seq, to, event } => {
+                // Only one is in flight: a new order means that the previous report is settled.
+                if let Some(before) = self.report_task.take() {
                     before.abort();
                 }
                 let report = Report { seq, to, event };
-                self.report = Some(self.tasks.spawn(reports::send(hand, report)));
+                self.report_task = Some(self.tasks.spawn(reports::send_report(context, report)));
             }
-            TreeOrder::GiveScope => self.give_or_take(true),
-            TreeOrder::TakeScope => self.give_or_take(false),
+            ChildCommand::ReleaseScope => self.set_scope_yield(true),
+            ChildCommand::AcquireScope => self.set_scope_yield(false),
         }
     }
 
-    /// Gives up this pod's write scope, or takes it back. Off the loop: the table's lock may be held by others.
-    fn give_or_take(&mut self, give: bool) {
-        let hand = Arc::clone(&self.hand);
+    /// Releases this pod's write scope or acquires it again. Runs off the event loop, because other pods may
+    /// hold the table lock.
+    fn set_scope_yield(&mut self, give: bool) {
+        let context = Arc::clone(&self.context);
         self.tasks.spawn(async move {
-            // One after the other, as they were ordered: tasks of this runtime begin in their order, and the lock is fair.
-            let _turn = hand.yielding.lock().await;
-            let changed = hand.off_loop(move |hand| -> Result<(), String> {
+            // In the order of the requests: the runtime starts tasks in order, and the lock is fair.
+            let _turn = context.scope_lock.lock().await;
+            let changed = context.run_blocking(move |hand| -> Result<(), String> {
                 let (runtime, session) = (&hand.runtime, hand.session);
                 let done = if give { runtime.give_scope(session) } else { runtime.take_scope(session) };
                 done.map_err(|e| e.to_string())?;
-                hand.scope.refresh(None).map(|_| ())
+                hand.scope.refresh_scope(None).map(|_| ())
             });
             let problem = changed.await.err();
-            // What could not be changed is as it was.
-            let given = give == problem.is_none();
-            hand.tell(TreeNews::Scope { given, problem }).await;
+            // If the change failed, the scope is unchanged.
+            let released = give == problem.is_none();
+            context.send_tree_event(ChildEvent::Scope { released, problem }).await;
         });
     }
 
-    /// Looks once at whom the table gives to this pod beside those that it knows of, and at what they have.
-    pub(crate) fn look_around(&mut self, known: &[OpenChild]) {
-        known
+    /// Checks once for children in the scope table that this pod does not know, and for their grants.
+    pub(crate) fn adopt_unlisted(&mut self, known_children: &[OpenChild]) {
+        known_children
             .iter()
             .filter_map(|child| child.clone.as_ref())
-            .for_each(|clone| self.hand.scope.may_read(clone));
+            .for_each(|clone| self.context.scope.add_clone(clone));
         let known: Vec<SessionId> =
-            known.iter().filter(|child| child.ended.is_none()).map(|child| child.session).collect();
-        self.tasks.spawn(watch::adopt_unknown(Arc::clone(&self.hand), known));
+            known_children.iter().filter(|child| child.ended.is_none()).map(|child| child.session).collect();
+        self.tasks.spawn(watch::adopt_unknown(Arc::clone(&self.context), known));
     }
 }
 
-/// What a refusal of the table is to whoever asked.
-fn code(error: &RegistryError) -> ErrorCode {
+/// Maps an error of the scope table to the error code of a reply.
+fn error_code(error: &RegistryError) -> ErrorCode {
     match error {
         RegistryError::DuplicateName { .. }
         | RegistryError::NoFreeName { .. }
@@ -241,5 +260,5 @@ fn code(error: &RegistryError) -> ErrorCode {
     }
 }
 
-/// A pod that an order is about.
-type Whom = (SessionId, PodName);
+/// The target pod of an order.
+type ChildRef = (SessionId, PodName);

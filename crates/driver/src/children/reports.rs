@@ -1,105 +1,113 @@
-//! Reports: sent upward one at a time until they are acknowledged; and read from the logs of children whose pods may be
-//! gone.
+//! Reports: sent to the parent one at a time until acknowledged, and read from the logs of children that may
+//! have exited.
 //!
-//! Elsewhere: what is reported, and that each counts once (`pod::outbox`, `pod::notes`).
-//! Invariant: a report arrives once, whoever of both died in between (`a_report_survives_the_parents_death`).
+//! Elsewhere: the content of reports, and counting each one once (`pod::outbox`, `pod::inbox`).
+//! Invariant: a report arrives exactly once, even if either pod dies in between
+//! (`a_report_survives_the_parents_death`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{Connection, above};
-use minke_pod::TreeNews;
+use minke_client::{Connection, find_ancestors};
+use minke_pod::ChildEvent;
 use minke_protocol::{Method, Nothing, Subscribe};
 use minke_record::{Report, SessionId};
-use minke_registry::Row;
+use minke_registry::ScopeRow;
 use minke_session::StoreError;
 
-use super::Hand;
-use super::reading;
-use crate::carrying::chain;
-use crate::mail::Mail;
+use super::ChildContext;
+use super::child_log;
+use crate::event_loop::commit::error_chain;
+use crate::event_loop::event::LoopEvent;
 
-/// Between two attempts, doubled each time.
-const FIRST_REST: Duration = Duration::from_millis(50);
-/// No longer than the heartbeat, which wakes the pod anyway.
-const LONGEST_REST: Duration = Duration::from_secs(5);
-/// How long the receiver may take: it logs the report first.
-const ACK_WAIT: Duration = Duration::from_secs(5);
+/// The delay after the first failed attempt; doubled for each further one.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
+/// At most one heartbeat interval, which wakes the pod anyway.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// The receiver logs the report before it acknowledges it.
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends a report until it is acknowledged.
-pub(super) async fn send(hand: Arc<Hand>, report: Report) {
+pub(super) async fn send_report(context: Arc<ChildContext>, report: Report) {
     let seq = report.seq;
-    let mut rest = FIRST_REST;
-    while !attempt(&hand, &report).await {
+    let mut rest = INITIAL_BACKOFF;
+    while !try_send(&context, &report).await {
         tokio::time::sleep(rest).await;
-        rest = (rest * 2).min(LONGEST_REST);
+        rest = (rest * 2).min(MAX_BACKOFF);
     }
-    hand.tell(TreeNews::Acked { seq }).await;
+    context.send_tree_event(ChildEvent::ReportAcked { seq }).await;
 }
 
-/// One attempt: to the parent, else to the nearest above it that lives. Gives whether it was taken.
-async fn attempt(hand: &Arc<Hand>, report: &Report) -> bool {
+/// Tries once to send a report to the parent or, if it is not running, to the nearest running ancestor.
+/// Returns whether it was accepted.
+async fn try_send(hand: &Arc<ChildContext>, report: &Report) -> bool {
     let to = report.to;
-    let row = hand.off_loop(move |hand| receiver(hand, to)).await;
+    let row = hand.run_blocking(move |context| find_receiver(context, to)).await;
     let Ok(Some(row)) = row else { return false };
     let event = minke_protocol::Report {
         event: report.event.clone(),
         from: Some(hand.session),
         from_seq: Some(report.seq),
     };
-    let told = async {
+    let reported = async {
         let mut connection =
-            Connection::open(&row.socket, Subscribe::None, None, hand.introduction()).await.ok()?;
-        connection.ask::<Nothing>(Method::PodEvent(event), ACK_WAIT).await.ok()?.ok()
+            Connection::open(&row.socket, Subscribe::None, None, hand.client_info()).await.ok()?;
+        connection.send_and_wait::<Nothing>(Method::PodEvent(event), ACK_TIMEOUT).await.ok()?.ok()
     };
-    told.await.is_some()
+    reported.await.is_some()
 }
 
-/// Who takes a report now. It is looked up at each attempt: whoever lives now may not have lived before.
-fn receiver(hand: &Hand, to: SessionId) -> Result<Option<Row>, String> {
+/// The pod that receives reports now. It is looked up for each attempt, because it may have started in the
+/// meantime.
+fn find_receiver(context: &ChildContext, to: SessionId) -> Result<Option<ScopeRow>, String> {
     let mut whom = vec![to];
-    whom.extend(above(hand.home.store.as_ref(), to).unwrap_or_default());
-    let found = hand.runtime.ancestor(&whom).map_err(|e| chain(&e))?;
-    Ok(found.filter(|row| row.session != hand.session))
+    whom.extend(find_ancestors(context.home.store.as_ref(), to).unwrap_or_default());
+    let found = context.runtime.first_live_ancestor(&whom).map_err(|e| error_chain(&e))?;
+    Ok(found.filter(|row| row.session != context.session))
 }
 
-/// Hands over the reports in a child's log that are newer than an entry, as if it had sent them itself.
-pub(super) async fn read(hand: Arc<Hand>, child: SessionId, since: u64) {
+/// Passes on the reports in a child's log that are newer than an entry, as if the child had sent them.
+pub(super) async fn read_reports(hand: Arc<ChildContext>, child: SessionId, since: u64) {
     let found = hand
-        .off_loop(move |hand| {
-            let store = hand.home.store.as_ref();
-            let mut to = above(store, child).map_err(|e| chain(&e))?;
-            to.push(hand.session);
-            let reader = store.reader(child).map_err(|e| chain(&e))?;
-            if matches!(store.holder(child), Ok(None)) {
-                reader.sync().map_err(|e| chain(&e))?;
+        .run_blocking(move |context| {
+            let store = context.home.store.as_ref();
+            let mut to = find_ancestors(store, child).map_err(|e| error_chain(&e))?;
+            to.push(context.session);
+            let reader = store.open_reader(child).map_err(|e| error_chain(&e))?;
+            if matches!(store.lease_holder(child), Ok(None)) {
+                reader.sync().map_err(|e| error_chain(&e))?;
             }
-            reading::reports(reader.as_ref(), since, &to).map_err(|e| chain(&e))
+            child_log::reports_since(reader.as_ref(), since, &to).map_err(|e| error_chain(&e))
         })
         .await;
     match found {
         Ok(reports) => {
             for (seq, event) in reports {
-                drop(hand.mail.send(Mail::Report { from: child, seq, event: Box::new(event) }).await);
+                drop(
+                    hand.events
+                        .send(LoopEvent::ChildReport { from: child, seq, event: Box::new(event) })
+                        .await,
+                );
             }
         }
         Err(why) => {
-            let message = format!("the reports of session s_{child} cannot be read: {why}");
-            drop(hand.mail.send(Mail::Alert(message)).await);
+            let message = format!("could not read the reports of session s_{child}: {why}");
+            drop(hand.events.send(LoopEvent::DiskAlert(message)).await);
         }
     }
 }
 
-/// Hands over what a child and everybody below it has spent.
-pub(super) async fn spending(hand: Arc<Hand>, child: SessionId) {
-    let paid = hand.off_loop(move |hand| reading::account(hand.home.store.as_ref(), child)).await;
+/// Passes on the spending of a child and its descendants.
+pub(super) async fn report_spending(context: Arc<ChildContext>, child: SessionId) {
+    let paid =
+        context.run_blocking(move |hand| child_log::collect_spending(hand.home.store.as_ref(), child)).await;
     match paid {
-        Ok(paid) => hand.tell(TreeNews::Spending { paid }).await,
-        // Its session was deleted: what was read of it before stays.
+        Ok(paid) => context.send_tree_event(ChildEvent::Spending { paid }).await,
+        // The session was deleted: the spending read before remains counted.
         Err(StoreError::NotFound { .. }) => {}
         Err(e) => {
-            let message = format!("what session s_{child} has spent cannot be read: {}", chain(&e));
-            drop(hand.mail.send(Mail::Alert(message)).await);
+            let message = format!("could not read the spending of session s_{child}: {}", error_chain(&e));
+            drop(context.events.send(LoopEvent::DiskAlert(message)).await);
         }
     }
 }

@@ -1,42 +1,47 @@
-//! The pod's live scope: what it has, without what is lent and what is about to be.
+//! The pod's live scope: its grant without existing and pending loans.
 //!
-//! File tools and the next fence read it from `Files`; here it is set. Elsewhere: who holds what (`registry`), arithmetic
-//! (`policy`).
-//! Invariant: from the moment a loan is wanted until the table says otherwise, this pod cannot write there
+//! File tools and the next sandbox read it from `Files`; this module sets it. Elsewhere: the scope table
+//! (`registry`), scope arithmetic (`policy`).
+//! Invariant: from the request of a loan until the table ends it, this pod cannot write there
 //! (`a_parent_cannot_write_where_a_loan_is_out`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minke_files::{Files, Lent};
-use minke_policy::subtract;
-use minke_record::{CloneOf, Permission, PodName, Scope, ScopeRule, SessionId};
-use minke_registry::{Runtime, Table};
+use minke_files::{LentScope, ScopedFiles};
+use minke_policy::subtract_loan;
+use minke_record::{CloneOrigin, Permission, PodName, Scope, ScopeRule, SessionId};
+use minke_registry::{RuntimeDir, ScopeTable};
 
-use crate::kit::reading;
+use crate::calls::toolset::read_only_scope;
 
 pub(crate) struct LiveScope {
     session: SessionId,
-    runtime: Runtime,
-    files: Arc<Files>,
-    /// `sandbox.mode = "read_only"`: nothing is written whatever the scope says.
+    runtime: RuntimeDir,
+    files: Arc<ScopedFiles>,
+    /// `sandbox.mode = "read_only"`: disables writes regardless of the scope.
     read_only: bool,
-    /// Loans that are wanted and not in the table yet.
-    promised: Mutex<BTreeMap<SessionId, Lent>>,
-    /// Where children have their own clones, which this pod may read.
+    /// Requested loans that are not in the table yet.
+    promised: Mutex<BTreeMap<SessionId, LentScope>>,
+    /// The directories of the children's clones, which this pod may read.
     clones: Mutex<BTreeSet<String>>,
-    /// One at a time, so that an older table is never set after a newer one.
-    refreshing: Mutex<()>,
+    /// Serializes refreshes, so that an older table never replaces a newer one.
+    refresh_lock: Mutex<()>,
 }
 
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whatever it guards is replaced whole.
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Guarded values are only replaced as a whole, so a poisoned lock is consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LiveScope {
-    pub(crate) fn new(session: SessionId, runtime: Runtime, files: Arc<Files>, read_only: bool) -> LiveScope {
+    pub(crate) fn new(
+        session: SessionId,
+        runtime: RuntimeDir,
+        files: Arc<ScopedFiles>,
+        read_only: bool,
+    ) -> LiveScope {
         LiveScope {
             session,
             runtime,
@@ -44,37 +49,43 @@ impl LiveScope {
             read_only,
             promised: Mutex::default(),
             clones: Mutex::default(),
-            refreshing: Mutex::default(),
+            refresh_lock: Mutex::default(),
         }
     }
 
-    /// Narrows the pod at once, before anything else happens for the loan.
-    pub(crate) fn promise(&self, child: SessionId, name: &PodName, loan: &Scope) -> Result<(), String> {
-        let mut promised = hold(&self.promised);
-        promised.insert(child, Lent { scope: loan.clone(), to: name.to_string() });
-        self.files.set_scope(&subtract(&self.files.scope(), loan)).map_err(|e| e.to_string())
+    /// Narrows the pod's scope immediately, before any other step of the loan.
+    pub(crate) fn promise_loan(&self, child: SessionId, name: &PodName, loan: &Scope) -> Result<(), String> {
+        let mut promised = lock_mutex(&self.promised);
+        promised.insert(child, LentScope { scope: loan.clone(), to: name.to_string() });
+        self.files.set_scope(&subtract_loan(&self.files.scope(), loan)).map_err(|e| e.to_string())
     }
 
-    /// A child has a clone of its own; it can be read from the next refresh on.
-    pub(crate) fn may_read(&self, clone: &CloneOf) {
-        hold(&self.clones).insert(clone.path.clone());
+    /// Records a child's clone; it becomes readable with the next refresh.
+    pub(crate) fn add_clone(&self, clone: &CloneOrigin) {
+        lock_mutex(&self.clones).insert(clone.path.clone());
     }
 
-    /// Sets what the table says, without what is promised to others than `done`. Reads files; gives the table.
-    pub(crate) fn refresh(&self, done: Option<SessionId>) -> Result<Table, String> {
-        let _one = hold(&self.refreshing);
-        let table = self.runtime.table().map_err(|e| e.to_string())?;
+    /// Sets the scope from the table, minus the pending loans except the one to `done`. Reads files; returns
+    /// the table.
+    pub(crate) fn refresh_scope(&self, done: Option<SessionId>) -> Result<ScopeTable, String> {
+        let _one = lock_mutex(&self.refresh_lock);
+        let table = self.runtime.read_table().map_err(|e| e.to_string())?;
         let row = table.pods.iter().find(|row| row.session == self.session);
-        let row = row.ok_or("this pod is not in the scope table any more: somebody cleaned it up")?;
-        let mut promised = hold(&self.promised);
+        let row =
+            row.ok_or("this pod is no longer in the scope table: another process has removed its row")?;
+        let mut promised = lock_mutex(&self.promised);
         if let Some(done) = done {
             promised.remove(&done);
         }
-        let scope = promised.values().fold(row.effective(), |scope, lent| subtract(&scope, &lent.scope));
-        let mut scope = if self.read_only { reading(&scope) } else { scope };
-        // One that was removed is not there to be read.
-        let clones =
-            hold(&self.clones).iter().filter(|path| Path::new(path).is_dir()).cloned().collect::<Vec<_>>();
+        let scope =
+            promised.values().fold(row.effective_scope(), |scope, lent| subtract_loan(&scope, &lent.scope));
+        let mut scope = if self.read_only { read_only_scope(&scope) } else { scope };
+        // A removed clone is skipped.
+        let clones = lock_mutex(&self.clones)
+            .iter()
+            .filter(|path| Path::new(path).is_dir())
+            .cloned()
+            .collect::<Vec<_>>();
         scope.allow.extend(clones.into_iter().map(|target| ScopeRule {
             target,
             permission: Permission::Read,
@@ -82,8 +93,8 @@ impl LiveScope {
         }));
         self.files.set_scope(&scope).map_err(|e| e.to_string())?;
         let loans =
-            row.loans.iter().map(|loan| Lent { scope: loan.scope.clone(), to: loan.name.to_string() });
-        self.files.set_lent(loans.chain(promised.values().cloned()).collect());
+            row.loans.iter().map(|loan| LentScope { scope: loan.scope.clone(), to: loan.name.to_string() });
+        self.files.set_lent_scopes(loans.chain(promised.values().cloned()).collect());
         Ok(table)
     }
 }

@@ -1,9 +1,10 @@
-//! Making a child, and starting one again: a saga with an undo for each step.
+//! Spawning and restarting children: a saga with an undo for each step.
 //!
-//! Narrowing of this pod, loan, session, process, `ready`; what was done is undone in reverse order if the last one does
-//! not come. Elsewhere: the entries before and after (`pod::children`), the table (`registry`), what happens when this
-//! process dies in the middle (`watch::look` of the next life).
-//! Invariant: afterwards there is a working child, or no loan, process or name of it
+//! The steps are: narrow this pod's scope, lend, create the session, start the process, wait for `ready`. If
+//! a step fails, the earlier ones are undone in reverse order. Elsewhere: the entries before and after
+//! (`pod::children`), the table (`registry`), recovery if this process dies in between (`watch::check_child`
+//! of the next process).
+//! Invariant: afterwards the child works, or it has no loan, process or name
 //! (`a_child_that_cannot_start_leaves_nothing`).
 
 use std::io;
@@ -11,386 +12,421 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{Bond, Launch, LaunchError, Launched, above};
+use minke_client::{LaunchError, LaunchedPod, PodLaunch, PodLifetime, find_ancestors};
 use minke_pod::{
-    KinKnown, Moment, NewSession, Sending, Spawning, State, TreeNews, Visit, Visitor, new_session,
+    ChildEvent, DescendantState, NewSession, OfflineEdit, OfflineWriter, OutgoingMessage, SpawnRequest,
+    State, StepSeed, new_session,
 };
-use minke_record::{Actor, Budget, CloneOf, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId};
-use minke_registry::{Lend, RegistryError, Row, Ticket, grant};
+use minke_record::{
+    Actor, Budget, CloneOrigin, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId,
+};
+use minke_registry::{LoanRequest, RegistryError, ScopeRow, ScopeTicket, grant};
 use minke_session::StoreError;
 
-use super::kin::Kin;
-use super::watch::{self, begin};
-use super::{Hand, clone, code, profile};
-use crate::carrying::chain;
+use super::process::WatchedChild;
+use super::watch::{self, start_watching};
+use super::{ChildContext, clone, error_code, profile};
+use crate::event_loop::commit::error_chain;
 
-/// From its start until `ready`.
-const READY_WAIT: Duration = Duration::from_secs(10);
-/// A ticket outlives the process that it was drawn for by this.
-const TICKET_WAIT: Duration = Duration::from_secs(15);
-/// What is shown of a failed child's stderr.
-const STDERR_BYTES: usize = 4 * 1024;
-/// How many running commands a refusal names.
-const COMMANDS_NAMED: usize = 4;
-/// How much of a command it shows.
-const COMMAND_CHARS: usize = 80;
+/// The time from the start of the process until `ready`.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a ticket outlives the process that requested it.
+const TICKET_LIFETIME: Duration = Duration::from_secs(15);
+/// The shown part of a failed child's stderr.
+const MAX_STDERR_BYTES: usize = 4 * 1024;
+/// A refusal names at most this many running commands.
+const MAX_NAMED_COMMANDS: usize = 4;
+/// The shown part of each command.
+const MAX_COMMAND_CHARS: usize = 80;
 
-/// Why there is no child.
-pub(super) struct Failure {
+/// The reason why a child could not be spawned.
+pub(super) struct ChildSpawnError {
     code: ErrorCode,
     message: String,
 }
 
-impl Failure {
-    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Failure {
-        Failure { code, message: message.into() }
+impl ChildSpawnError {
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> ChildSpawnError {
+        ChildSpawnError { code, message: message.into() }
     }
 }
 
-impl From<RegistryError> for Failure {
-    fn from(error: RegistryError) -> Failure {
-        Failure::new(code(&error), chain(&error))
+impl From<RegistryError> for ChildSpawnError {
+    fn from(error: RegistryError) -> ChildSpawnError {
+        ChildSpawnError::new(error_code(&error), error_chain(&error))
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
+impl From<StoreError> for ChildSpawnError {
+    fn from(error: StoreError) -> ChildSpawnError {
         let code = match error {
             StoreError::Held { .. }
-            | StoreError::HeldElsewhere { .. }
-            | StoreError::WorkspaceElsewhere { .. }
+            | StoreError::HeldByOtherHome { .. }
+            | StoreError::WorkspaceOnOtherHost { .. }
             | StoreError::Exists { .. } => ErrorCode::Conflict,
             StoreError::NotFound { .. } => ErrorCode::NotFound,
             _ => ErrorCode::StorageFailed,
         };
-        Failure::new(code, format!("{}; {}", chain(&error), error.hint()))
+        ChildSpawnError::new(code, format!("{}; {}", error_chain(&error), error.hint()))
     }
 }
 
-impl From<LaunchError> for Failure {
-    fn from(error: LaunchError) -> Failure {
+impl From<LaunchError> for ChildSpawnError {
+    fn from(error: LaunchError) -> ChildSpawnError {
         let code = match &error {
             LaunchError::Failed { why, .. } => why.code.clone(),
-            LaunchError::Registry(error) => code(error),
-            LaunchError::Io { .. } | LaunchError::Died { .. } | LaunchError::Silent { .. } => {
+            LaunchError::Registry(error) => error_code(error),
+            LaunchError::Io { .. } | LaunchError::Exited { .. } | LaunchError::NotReady { .. } => {
                 ErrorCode::Internal
             }
         };
-        let said = last_bytes(&error.said().join("\n"), STDERR_BYTES);
-        let mut message = chain(&error);
-        if !said.is_empty() {
-            message.push_str("; it said last:\n");
-            message.push_str(&said);
+        let output = text_tail(&error.stderr_lines().join("\n"), MAX_STDERR_BYTES);
+        let mut message = error_chain(&error);
+        if !output.is_empty() {
+            message.push_str("; last lines of its stderr:\n");
+            message.push_str(&output);
         }
-        Failure { code, message }
+        ChildSpawnError { code, message }
     }
 }
 
-/// The end of a text, in whole characters.
-fn last_bytes(text: &str, most: usize) -> String {
+/// The end of a text, cut between characters.
+fn text_tail(text: &str, max_bytes: usize) -> String {
     let mut bytes = 0;
     let kept: Vec<char> = text
         .chars()
         .rev()
         .take_while(|c| {
             bytes += c.len_utf8();
-            bytes <= most
+            bytes <= max_bytes
         })
         .collect();
     kept.into_iter().rev().collect()
 }
 
-/// What a child gets, and under which name.
-struct Loan {
+/// The scope and name that a child gets.
+struct ChildLoan {
     child: SessionId,
     name: PodName,
     scope: Scope,
-    /// What is not this pod's to give: the child's clone.
-    apart: Scope,
-    /// Who was above it when it was spawned, if it is woken.
-    line: Vec<SessionId>,
+    /// Scope that this pod does not own: the child's clone.
+    own_scope: Scope,
+    /// For a woken child: its ancestors when it was spawned.
+    ancestors: Vec<SessionId>,
 }
 
-/// Makes a child.
-pub(super) async fn spawn(
-    hand: Arc<Hand>,
-    spawning: Box<Spawning>,
-    promised: Result<(), String>,
-    at: Moment,
+/// Spawns a child.
+pub(super) async fn spawn_child(
+    context: Arc<ChildContext>,
+    spawning: Box<SpawnRequest>,
+    promise: Result<(), String>,
+    at: StepSeed,
 ) {
     let child = spawning.session;
-    let made = match promised {
-        Ok(()) => make(&hand, *spawning, at).await,
-        Err(why) => Err(Failure::new(ErrorCode::Internal, format!("this pod cannot be narrowed: {why}"))),
+    let made = match promise {
+        Ok(()) => create_child(&context, *spawning, at).await,
+        Err(why) => Err(ChildSpawnError::new(
+            ErrorCode::Internal,
+            format!("could not narrow this pod's scope: {why}"),
+        )),
     };
     match made {
-        Ok((launched, clone)) => settle(&hand, child, launched, clone, None).await,
-        Err(failure) => give_up(&hand, child, failure).await,
+        Ok((launched, clone)) => register_child(&context, child, launched, clone, None).await,
+        Err(spawn_error) => abort_spawn(&context, child, spawn_error).await,
     }
 }
 
-async fn make(
-    hand: &Arc<Hand>,
-    mut spawning: Spawning,
-    at: Moment,
-) -> Result<(Launched, Option<CloneOf>), Failure> {
+async fn create_child(
+    hand: &Arc<ChildContext>,
+    mut spawning: SpawnRequest,
+    at: StepSeed,
+) -> Result<(LaunchedPod, Option<CloneOrigin>), ChildSpawnError> {
     if spawning.profile.is_some() {
-        spawning = hand.off_loop(move |hand| profile::declared(&hand.home.paths, spawning)).await?;
+        spawning =
+            hand.run_blocking(move |context| profile::apply_profile(&context.home.paths, spawning)).await?;
     }
     let (child, name) = (spawning.session, spawning.name.clone());
-    no_commands(hand, &spawning.scope)?;
-    let mut new = spawning.new_session(env!("CARGO_PKG_VERSION"));
+    refuse_if_commands_run(hand, &spawning.scope)?;
+    let mut new = spawning.new_child_session(env!("CARGO_PKG_VERSION"));
     let mut clone = None;
     if spawning.clone {
-        let (workspace, into) = (new.workspace.clone(), clone::place(&hand.home.paths, child));
+        let (workspace, into) = (new.workspace.clone(), clone::clone_dir(&hand.home.paths, child));
         let of = name.clone();
         let writable = new.scope.clone();
-        let made = hand.off_loop(move |_| clone::make(&workspace, &into, &of, child, &writable)).await;
-        let made = made.map_err(|why| Failure::new(ErrorCode::Conflict, why))?;
-        new.cwd.clone_from(&made.of.path);
-        new.scope.allow.extend(made.apart.allow.iter().cloned());
-        hand.scope.may_read(&made.of);
+        let made =
+            hand.run_blocking(move |_| clone::create_clone(&workspace, &into, &of, child, &writable)).await;
+        let made = made.map_err(|why| ChildSpawnError::new(ErrorCode::Conflict, why))?;
+        new.cwd.clone_from(&made.origin.path);
+        new.scope.allow.extend(made.own_scope.allow.iter().cloned());
+        hand.scope.add_clone(&made.origin);
         clone = Some(made);
     }
-    let apart = clone.as_ref().map(|made| made.apart.clone()).unwrap_or_default();
-    let made = match lend(hand, Loan { child, name, scope: spawning.scope, apart, line: Vec::new() }).await {
-        Ok(ticket) => start_new(hand, new, ticket, at).await,
-        Err(failure) => Err(failure),
+    let own_scope = clone.as_ref().map(|made| made.own_scope.clone()).unwrap_or_default();
+    let made = match lend_scope(
+        hand,
+        ChildLoan { child, name, scope: spawning.scope, own_scope, ancestors: Vec::new() },
+    )
+    .await
+    {
+        Ok(ticket) => start_session(hand, new, ticket, at).await,
+        Err(spawn_error) => Err(spawn_error),
     };
     match (made, clone) {
-        (Ok(launched), clone) => Ok((launched, clone.map(|made| made.of))),
+        (Ok(launched), clone) => Ok((launched, clone.map(|made| made.origin))),
         (Err(failure), None) => Err(failure),
         (Err(mut failure), Some(_)) => {
-            let into = clone::place(&hand.home.paths, child);
-            if let Err(why) = hand.off_loop(move |_| clone::remove(&into, child)).await {
-                failure.message.push_str(&format!("; and its clone could not be removed: {why}"));
+            let into = clone::clone_dir(&hand.home.paths, child);
+            if let Err(why) = hand.run_blocking(move |_| clone::remove_clone(&into, child)).await {
+                failure.message.push_str(&format!("; could not remove its clone: {why}"));
             }
             Err(failure)
         }
     }
 }
 
-async fn start_new(
-    hand: &Arc<Hand>,
+async fn start_session(
+    context: &Arc<ChildContext>,
     new: NewSession,
-    ticket: Ticket,
-    at: Moment,
-) -> Result<Launched, Failure> {
+    ticket: ScopeTicket,
+    at: StepSeed,
+) -> Result<LaunchedPod, ChildSpawnError> {
     let child = new.session;
-    let lease = hand
-        .off_loop(move |hand| -> Result<OwnedFd, Failure> {
+    let lease = context
+        .run_blocking(move |hand| -> Result<OwnedFd, ChildSpawnError> {
             let written = new_session(at, new);
             let writer = hand.home.store.create(child, written.entries, written.blobs)?;
-            writer.into_lease().map_err(|e| unhanded(&e))
+            writer.into_lease().map_err(|e| lease_error(&e))
         })
         .await?;
-    launch(hand, child, lease, ticket).await
+    launch_child(context, child, lease, ticket).await
 }
 
-fn unhanded(error: &io::Error) -> Failure {
-    Failure::new(ErrorCode::Internal, format!("the child's session lease cannot be handed on: {error}"))
+fn lease_error(error: &io::Error) -> ChildSpawnError {
+    ChildSpawnError::new(ErrorCode::Internal, format!("could not pass on the child's session lease: {error}"))
 }
 
-async fn launch(
-    hand: &Hand,
+async fn launch_child(
+    context: &ChildContext,
     session: SessionId,
     lease: OwnedFd,
-    ticket: Ticket,
-) -> Result<Launched, Failure> {
-    let launch = Launch {
-        paths: &hand.home.paths,
+    ticket: ScopeTicket,
+) -> Result<LaunchedPod, ChildSpawnError> {
+    let launch = PodLaunch {
+        paths: &context.home.paths,
         session,
         lease,
         ticket: Some(ticket),
-        bond: Bond::Free,
-        patience: READY_WAIT,
+        lifetime: PodLifetime::Detached,
+        timeout: READY_TIMEOUT,
     };
-    Ok(launch.start().await?)
+    Ok(launch.start_pod().await?)
 }
 
-/// A loan is refused while own commands run whose fence lets them write there: it stays as it was when they began.
-fn no_commands(hand: &Hand, scope: &Scope) -> Result<(), Failure> {
+/// Refuses a loan while own commands run whose sandbox can write there: a running sandbox cannot be narrowed.
+fn refuse_if_commands_run(context: &ChildContext, scope: &Scope) -> Result<(), ChildSpawnError> {
     let lends = scope.allow.iter().any(|rule| rule.permission == Permission::Write);
-    let Some(commands) = hand.commands.as_ref().filter(|_| lends) else { return Ok(()) };
-    // This pod has been narrowed before: whoever is not in the table yet gets no fence that could write there.
-    let mut running = commands.running();
-    running.retain(|row| row.could_write(scope));
+    let Some(commands) = context.commands.as_ref().filter(|_| lends) else { return Ok(()) };
+    // This pod's scope is narrowed already, so new sandboxes cannot write there.
+    let mut running = commands.running_commands();
+    running.retain(|row| row.could_write_in(scope));
     if running.is_empty() {
         return Ok(());
     }
     let mut named: Vec<String> = running
         .iter()
-        .take(COMMANDS_NAMED)
-        .map(|row| format!("{} (`{}`)", row.id, shortened(&row.command)))
+        .take(MAX_NAMED_COMMANDS)
+        .map(|row| format!("{} (`{}`)", row.id, shorten_command(&row.command)))
         .collect();
-    if running.len() > COMMANDS_NAMED {
-        named.push(format!("{} more", running.len() - COMMANDS_NAMED));
+    if running.len() > MAX_NAMED_COMMANDS {
+        named.push(format!("{} more", running.len() - MAX_NAMED_COMMANDS));
     }
     let message = format!(
-        "this pod's own commands still run and could write there: {}; wait for them or stop them, then spawn again",
+        "commands of this pod are running that can write there: {}; wait for them or stop them, then spawn again",
         named.join(", ")
     );
-    Err(Failure::new(ErrorCode::Conflict, message))
+    Err(ChildSpawnError::new(ErrorCode::Conflict, message))
 }
 
-fn shortened(command: &str) -> String {
+fn shorten_command(command: &str) -> String {
     let line = command.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(COMMAND_CHARS).collect();
+    let mut short: String = line.chars().take(MAX_COMMAND_CHARS).collect();
     if short.len() < command.len() {
         short.push('…');
     }
     short
 }
 
-/// The loan and the narrowing of this pod, one change of the table; from here on the narrowing is the table's.
-async fn lend(hand: &Arc<Hand>, loan: Loan) -> Result<Ticket, Failure> {
-    hand.off_loop(move |hand| {
-        let Loan { child, name, scope, apart, line } = loan;
-        // What is not there is an error and never put right; that it stays what it is, is the table's to see to.
-        for rule in &scope.allow {
-            grant::resolve(&rule.target)?;
-        }
-        let lend = Lend {
-            lender: hand.session,
-            session: child,
-            name,
-            scope,
-            apart,
-            limits: hand.limits,
-            line,
-            patience: TICKET_WAIT,
-        };
-        let ticket = hand.runtime.lend(&lend)?;
-        hand.scope.refresh(Some(child)).map_err(|why| Failure::new(ErrorCode::Internal, why))?;
-        Ok(ticket)
-    })
-    .await
+/// Lends `scope` to the child and removes it from this pod in one table update.
+async fn lend_scope(context: &Arc<ChildContext>, loan: ChildLoan) -> Result<ScopeTicket, ChildSpawnError> {
+    context
+        .run_blocking(move |hand| {
+            let ChildLoan { child, name, scope, own_scope, ancestors } = loan;
+            // A missing path is refused here; the table rejects later changes of the path.
+            for rule in &scope.allow {
+                grant::open_target(&rule.target)?;
+            }
+            let lend = LoanRequest {
+                lender: hand.session,
+                session: child,
+                name,
+                scope,
+                extra_scope: own_scope,
+                limits: hand.limits,
+                ancestors,
+                ticket_timeout: TICKET_LIFETIME,
+            };
+            let ticket = hand.runtime.lend_scope(&lend)?;
+            hand.scope
+                .refresh_scope(Some(child))
+                .map_err(|why| ChildSpawnError::new(ErrorCode::Internal, why))?;
+            Ok(ticket)
+        })
+        .await
 }
 
-/// A child lives: it is watched from here on.
-async fn settle(
-    hand: &Arc<Hand>,
+/// Registers a running child; it is watched from here on.
+async fn register_child(
+    context: &Arc<ChildContext>,
     child: SessionId,
-    launched: Launched,
-    clone: Option<CloneOf>,
-    sent: Option<String>,
+    launched: LaunchedPod,
+    clone: Option<CloneOrigin>,
+    delivery: Option<String>,
 ) {
     let socket = launched.ready.socket.to_string_lossy().into_owned();
     let name = launched.ready.name.clone();
-    // Before it is watched: nobody hears of its end before its beginning.
-    hand.tell(TreeNews::Spawned { child, socket, clone, sent }).await;
-    begin(hand, Kin::new(child, name, Some(launched.into_child())));
+    // Before it is watched, so that its start is reported before its exit.
+    context.send_tree_event(ChildEvent::Spawned { child, socket, clone, delivery }).await;
+    start_watching(context, WatchedChild::new(child, name, Some(launched.into_child())));
 }
 
-/// Undoes the loan and the narrowing. The process is gone, or never was; its session stays, without a pod.
-async fn give_up(hand: &Arc<Hand>, child: SessionId, failure: Failure) {
-    let Failure { code, mut message } = failure;
-    if let Err(why) = watch::withdraw(hand, child).await {
-        message.push_str("; and the loan could not be taken back yet: ");
+/// Ends the loan and widens this pod's scope again. The process has exited or never started; its session
+/// remains without a pod.
+async fn abort_spawn(hand: &Arc<ChildContext>, child: SessionId, spawn_error: ChildSpawnError) {
+    let ChildSpawnError { code, mut message } = spawn_error;
+    if let Err(why) = watch::withdraw_loan(hand, child).await {
+        message.push_str("; could not end its loan yet: ");
         message.push_str(&why);
     }
-    hand.tell(TreeNews::NotSpawned { child, code, message }).await;
+    hand.send_tree_event(ChildEvent::SpawnFailed { child, code, message }).await;
 }
 
-/// A child that has lived before and is to live again.
-pub(super) struct Restoring {
+/// A request to start a stopped child again.
+pub(super) struct ChildRestore {
     pub(super) child: SessionId,
     pub(super) name: PodName,
     pub(super) scope: Scope,
-    pub(super) reason: Reason,
+    pub(super) reason: WakeReason,
 }
 
-/// What a child that is started again finds in its log.
-pub(super) struct Reason {
+/// The input that a restarted child finds in its log.
+pub(super) struct WakeReason {
     pub(super) budget: Option<Budget>,
-    pub(super) kin: KinKnown,
-    pub(super) send: Option<Sending>,
+    pub(super) descendants: DescendantState,
+    pub(super) send: Option<OutgoingMessage>,
 }
 
-/// Starts a child again: its recorded scope is lent anew, what it is to do is written as a visit, then it is started.
-pub(super) async fn restore(hand: Arc<Hand>, restoring: Restoring, promised: Result<(), String>, at: Moment) {
-    let child = restoring.child;
-    let sent = restoring.reason.send.as_ref().map(|_| "started".to_owned());
-    let made = match promised {
-        Ok(()) => wake(&hand, restoring, at).await,
-        Err(why) => Err(Failure::new(ErrorCode::Internal, format!("this pod cannot be narrowed: {why}"))),
+/// Starts a child again: lends its recorded scope, writes its input as an offline edit, and starts the
+/// process.
+pub(super) async fn restore_child(
+    context: Arc<ChildContext>,
+    child_restore: ChildRestore,
+    promise: Result<(), String>,
+    at: StepSeed,
+) {
+    let child = child_restore.child;
+    let sent = child_restore.reason.send.as_ref().map(|_| "started".to_owned());
+    let made = match promise {
+        Ok(()) => wake_child(&context, child_restore, at).await,
+        Err(why) => Err(ChildSpawnError::new(
+            ErrorCode::Internal,
+            format!("could not narrow this pod's scope: {why}"),
+        )),
     };
     match made {
         Ok(launched) => {
-            settle(&hand, child, launched, None, sent).await;
-            watch::hand_back(&hand, child).await;
+            register_child(&context, child, launched, None, sent).await;
+            watch::hand_back_children(&context, child).await;
         }
-        Err(failure) => give_up(&hand, child, failure).await,
+        Err(spawn_error) => abort_spawn(&context, child, spawn_error).await,
     }
 }
 
-async fn wake(hand: &Arc<Hand>, restoring: Restoring, at: Moment) -> Result<Launched, Failure> {
-    no_commands(hand, &restoring.scope)?;
-    let Restoring { child, name, scope, reason } = restoring;
-    let (apart, line) = {
+async fn wake_child(
+    hand: &Arc<ChildContext>,
+    child_restore: ChildRestore,
+    at: StepSeed,
+) -> Result<LaunchedPod, ChildSpawnError> {
+    refuse_if_commands_run(hand, &child_restore.scope)?;
+    let ChildRestore { child, name, scope, reason } = child_restore;
+    let (own_scope, ancestors) = {
         let lent = scope.clone();
-        hand.off_loop(move |hand| {
-            let store = hand.home.store.as_ref();
-            Ok::<_, StoreError>((clone::apart(store, child, &lent)?, above(store, child)?))
+        hand.run_blocking(move |context| {
+            let store = context.home.store.as_ref();
+            Ok::<_, StoreError>((clone::separate_scope(store, child, &lent)?, find_ancestors(store, child)?))
         })
         .await?
     };
-    let ticket = lend(hand, Loan { child, name, scope, apart, line }).await?;
-    let lease = hand.off_loop(move |hand| visit(hand, child, reason, at)).await?;
-    launch(hand, child, lease, ticket).await
+    let ticket = lend_scope(hand, ChildLoan { child, name, scope, own_scope, ancestors }).await?;
+    let lease = hand.run_blocking(move |context| write_offline_edit(context, child, reason, at)).await?;
+    launch_child(hand, child, lease, ticket).await
 }
 
-/// Writes what a child is started for, and keeps the lease for its pod.
-fn visit(hand: &Hand, child: SessionId, reason: Reason, at: Moment) -> Result<OwnedFd, Failure> {
+/// Writes the child's input and keeps the session lease for the new pod.
+fn write_offline_edit(
+    hand: &ChildContext,
+    child: SessionId,
+    reason: WakeReason,
+    at: StepSeed,
+) -> Result<OwnedFd, ChildSpawnError> {
     let mut open = hand.home.store.open(child)?;
     if let Some(damage) = open.damaged {
         return Err(StoreError::Damaged { id: child, damage }.into());
     }
-    let Reason { budget, kin, send } = reason;
+    let WakeReason { budget, descendants: watched, send } = reason;
     let mut changes = Vec::new();
-    if kin != KinKnown::default() {
-        changes.push(Visit::Kin(kin));
+    if watched != DescendantState::default() {
+        changes.push(OfflineEdit::Descendants(watched));
     }
     if let Some(budget) = budget {
         let value = serde_json::to_value(budget).expect("a budget is plain data");
-        changes.push(Visit::Config { key: "budget".to_owned(), value });
+        changes.push(OfflineEdit::Config { key: "budget".to_owned(), value });
     }
-    if let Some(Sending { message, op_id, .. }) = send {
+    if let Some(OutgoingMessage { message, op_id, .. }) = send {
         let segments = vec![InputSegment::Text { content: message.into() }];
-        changes.push(Visit::Queue { segments, op_id: Some(op_id) });
+        changes.push(OfflineEdit::Queue { segments, op_id: Some(op_id) });
     }
     let mut state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
     let mut wrote = false;
     for (change, seed) in changes.into_iter().zip(at.seed..) {
-        let at = Moment { now: at.now, seed };
-        let written = minke_pod::visit(&state, at, visitor(hand), change)
-            .map_err(|refusal| Failure::new(refusal.code, refusal.message))?;
+        let at = StepSeed { now: at.now, seed };
+        let written = minke_pod::apply_offline_edit(&state, at, offline_writer(hand), change)
+            .map_err(|refusal| ChildSpawnError::new(refusal.code, refusal.message))?;
         if written.entries.is_empty() {
             continue;
         }
-        let unwritten = |why: String| Failure::new(ErrorCode::StorageFailed, why);
+        let unwritten = |why: String| ChildSpawnError::new(ErrorCode::StorageFailed, why);
         let sealed = open
             .writer
             .append(written.entries, written.blobs)
-            .map_err(|e| unwritten(format!("{}; {}", chain(&e), e.hint())))?;
-        sealed.iter().for_each(|sealed| state.apply(&sealed.entry));
+            .map_err(|e| unwritten(format!("{}; {}", error_chain(&e), e.hint())))?;
+        sealed.iter().for_each(|sealed| state.apply_entry(&sealed.entry));
         wrote = true;
     }
     if wrote {
         let synced = open.writer.syncer().sync();
-        synced.map_err(|e| Failure::new(ErrorCode::StorageFailed, format!("{e}; {}", e.hint())))?;
+        synced.map_err(|e| ChildSpawnError::new(ErrorCode::StorageFailed, format!("{e}; {}", e.hint())))?;
     }
-    open.writer.into_lease().map_err(|e| unhanded(&e))
+    open.writer.into_lease().map_err(|e| lease_error(&e))
 }
 
-fn visitor(hand: &Hand) -> Visitor {
-    // Process and boot as a row has them; they are for people.
-    let here = Row::here(PodName::from_any("visitor"), hand.session, None);
-    Visitor {
+fn offline_writer(context: &ChildContext) -> OfflineWriter {
+    // Process and boot id as in a table row, for diagnostics only.
+    let here = ScopeRow::for_this_process(PodName::from_text("visitor"), context.session, None);
+    OfflineWriter {
         pid: here.pid,
         boot_id: here.boot_id,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        by: Actor::pod(hand.session),
+        by: Actor::from_pod(context.session),
     }
 }

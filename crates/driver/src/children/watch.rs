@@ -1,8 +1,9 @@
-//! Watching: from the moment a child lives until it is gone, its loan is back, and this pod knows how it ended.
+//! Watches each child until it has exited, its loan has ended, and its outcome is known.
 //!
-//! One thread for each child, which waits in the kernel: for its process if this one started it, then for a lock on its
-//! scope lease and its fences. Nothing is polled. Elsewhere: the process (`kin`), what its log says (`reading`).
-//! Invariant: a loan counts as back only when the child's process and its fences are gone
+//! One thread for each child blocks in the kernel: on its process if this pod started it, then on a lock of
+//! its scope lease and its sandboxes. There is no polling. Elsewhere: the process (`process`), its log
+//! (`child_log`).
+//! Invariant: a loan has ended only when the child's process and its sandboxes are gone
 //! (`a_killed_childs_loan_is_back_and_it_is_told_once`).
 
 use std::fs::File;
@@ -11,275 +12,300 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use minke_pod::{State, TreeNews};
-use minke_record::{Budget, ChildOutcome, ErrorCode, OpenChild, Paid, PodName, SessionId};
-use minke_registry::{Row, Table};
+use minke_pod::{ChildEvent, State};
+use minke_record::{Budget, ChildOutcome, ErrorCode, OpenChild, PodName, PodSpend, SessionId};
+use minke_registry::{ScopeRow, ScopeTable};
 
-use super::Hand;
-use super::kin::Kin;
-use super::reading::{self, Gone};
-use crate::carrying::chain;
-use crate::mail::Mail;
+use super::ChildContext;
+use super::child_log::{self, ChildExit};
+use super::process::WatchedChild;
+use crate::event_loop::commit::error_chain;
+use crate::event_loop::event::LoopEvent;
 
-/// How long a child of an earlier life that is starting or stopping is waited for.
-const HALFWAY_WAIT: Duration = Duration::from_secs(20);
-/// How often it is looked at meanwhile.
-const HALFWAY_RETRY: Duration = Duration::from_millis(50);
-/// How long a thread rests after the runtime directory could not be read.
-const BROKEN_REST: Duration = Duration::from_secs(5);
+/// How long to wait for a child of an earlier process that is starting or stopping.
+const TRANSITION_TIMEOUT: Duration = Duration::from_secs(20);
+/// The polling interval meanwhile.
+const TRANSITION_POLL: Duration = Duration::from_millis(50);
+/// The delay after a failed read of the runtime directory.
+const ERROR_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Watches a child that lives.
-pub(super) fn begin(hand: &Arc<Hand>, kin: Kin) {
-    let kin = Arc::new(kin);
+/// Starts watching a running child.
+pub(super) fn start_watching(context: &Arc<ChildContext>, watched: WatchedChild) {
+    let kin = Arc::new(watched);
     let session = kin.session;
-    hand.kin().insert(session, Arc::clone(&kin));
-    let watching = Arc::clone(hand);
+    context.watched_children().insert(session, Arc::clone(&kin));
+    let watching = Arc::clone(context);
     let began = std::thread::Builder::new()
         .name(format!("watch {}", kin.name))
-        .spawn(move || attend(&watching, &kin));
+        .spawn(move || watch_child(&watching, &kin));
     if let Err(e) = began {
-        let message = format!("a child cannot be watched, so nobody tells when it ends: {e}");
-        // The mailbox of a loop that has just ordered this is not full for long; what is lost is only a word.
-        drop(hand.mail.try_send(Mail::Alert(message)));
+        let message = format!("could not watch a child, so its exit will not be reported: {e}");
+        // The loop has just issued this order, so its queue is not full for long; only an alert can be lost.
+        drop(context.events.try_send(LoopEvent::DiskAlert(message)));
     }
 }
 
 /// The thread of one child.
-fn attend(hand: &Arc<Hand>, kin: &Kin) {
-    let exit = kin.process.as_ref().and_then(|process| process.wait().ok().flatten());
-    let mut told = false;
-    while let Err(why) = wait_for_lease(hand, kin) {
-        if !std::mem::replace(&mut told, true) {
-            let message = format!("whether the child `{}` has ended cannot be seen: {why}", kin.name);
-            drop(hand.mail.blocking_send(Mail::Alert(message)));
+fn watch_child(hand: &Arc<ChildContext>, watched: &WatchedChild) {
+    let exit_status = watched.process.as_ref().and_then(|process| process.wait_exit().ok().flatten());
+    let mut reported = false;
+    while let Err(why) = wait_for_lease(hand, watched) {
+        if !std::mem::replace(&mut reported, true) {
+            let message = format!("could not check whether the child `{}` has exited: {why}", watched.name);
+            drop(hand.events.blocking_send(LoopEvent::DiskAlert(message)));
         }
-        std::thread::sleep(BROKEN_REST);
+        std::thread::sleep(ERROR_BACKOFF);
     }
-    if kin.handed_back.load(Ordering::Acquire) {
+    if watched.handed_back.load(Ordering::Acquire) {
         return;
     }
-    let gone = match reading::how_it_ended(hand.home.store.as_ref(), kin.session, exit) {
-        Ok(gone) => gone,
-        Err(e) => {
-            drop(hand.mail.blocking_send(Mail::Alert(format!("what a child spent cannot be read: {e}"))));
-            Gone { outcome: ChildOutcome::Crashed, exit, paid: Vec::new() }
-        }
-    };
-    // First those that it left behind: their loans were part of its own.
-    match hand.scope.refresh(None) {
+    let exited_child =
+        match child_log::read_exit(hand.home.store.as_ref(), watched.session, exit_status) {
+            Ok(gone) => gone,
+            Err(e) => {
+                drop(hand.events.blocking_send(LoopEvent::DiskAlert(format!(
+                    "could not read the spending of a child: {e}"
+                ))));
+                ChildExit { outcome: ChildOutcome::Crashed, exit_status, spending: Vec::new() }
+            }
+        };
+    // First the children that it leaves: their loans were part of its own.
+    match hand.scope.refresh_scope(None) {
         Ok(table) => {
-            // Those that this pod is starting itself are watched as soon as they live.
-            let adopted = |row: &Row| row.lender != Some(hand.session);
-            for row in new_children(hand, &table, kin.session).into_iter().filter(adopted) {
-                take_on(hand, &row);
+            // Pods that this pod is starting itself are watched when they are ready.
+            let adopted = |row: &ScopeRow| row.lender != Some(hand.session);
+            for row in inherited_children(hand, &table, watched.session).into_iter().filter(adopted) {
+                adopt_grandchild(hand, &row);
             }
         }
         Err(why) => {
-            let message = format!("what a child has given back cannot be written yet: {why}");
-            drop(hand.mail.blocking_send(Mail::Alert(message)));
+            let message = format!("could not end the loan of a child yet: {why}");
+            drop(hand.events.blocking_send(LoopEvent::DiskAlert(message)));
         }
     }
-    hand.kin().remove(&kin.session);
-    let Gone { outcome, exit, paid } = gone.clone();
-    let ended = TreeNews::Ended { child: kin.session, outcome, exit, paid };
-    drop(hand.mail.blocking_send(Mail::Tree(Box::new(ended))));
-    kin.gone.send_replace(Some(gone));
+    hand.watched_children().remove(&watched.session);
+    let ChildExit { outcome, exit_status, spending } = exited_child.clone();
+    let ended = ChildEvent::Ended { child: watched.session, outcome, exit: exit_status, paid: spending };
+    drop(hand.events.blocking_send(LoopEvent::ChildEvent(Box::new(ended))));
+    watched.exit.send_replace(Some(exited_child));
 }
 
-/// Waits until nobody holds the child's lease and its fences are gone. The lease is waited for in the kernel, by a lock
-/// that is let go as soon as it is got; what is left then is short.
-fn wait_for_lease(hand: &Hand, kin: &Kin) -> Result<(), String> {
-    let table = hand.runtime.table().map_err(|e| chain(&e))?;
-    if table.row(kin.session).is_some_and(|row| row.name == kin.name) {
-        match File::open(hand.runtime.pod_dir(&kin.name).join("lease")) {
+/// Waits until the child's lease is free and its sandboxes are gone. Blocks in the kernel on the lease lock,
+/// which it releases immediately; the remaining wait is short.
+fn wait_for_lease(context: &ChildContext, watched: &WatchedChild) -> Result<(), String> {
+    let table = context.runtime.read_table().map_err(|e| error_chain(&e))?;
+    if table.find_row(watched.session).is_some_and(|row| row.name == watched.name) {
+        match File::open(context.runtime.pod_dir(&watched.name).join("lease")) {
             Ok(lease) => lease.lock_shared().map_err(|e| e.to_string())?,
-            // It went between the two looks.
+            // It exited between the two checks.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e.to_string()),
         }
     }
-    hand.runtime.watch(&kin.name, kin.session).wait(None).map(|_| ()).map_err(|e| chain(&e))
+    context
+        .runtime
+        .watch_pod(&watched.name, watched.session)
+        .wait_until_gone(None)
+        .map(|_| ())
+        .map_err(|e| error_chain(&e))
 }
 
-/// Those that the table gives to this pod and that nobody watches yet. One whose ticket is still out is being started.
-fn new_children(hand: &Hand, table: &Table, gone: SessionId) -> Vec<Row> {
-    let kin = hand.kin();
-    let own = |row: &&Row| row.parent == Some(hand.session) && row.ticket_hash.is_none();
-    let new = |row: &&Row| row.session != gone && !kin.contains_key(&row.session);
+/// Pods that the table assigns to this pod and that are not watched yet. A row with an open ticket is being
+/// started by this pod.
+fn inherited_children(context: &ChildContext, table: &ScopeTable, exited_child: SessionId) -> Vec<ScopeRow> {
+    let watched = context.watched_children();
+    let own = |row: &&ScopeRow| row.parent == Some(context.session) && row.ticket_hash.is_none();
+    let new = |row: &&ScopeRow| row.session != exited_child && !watched.contains_key(&row.session);
     table.pods.iter().filter(own).filter(new).cloned().collect()
 }
 
-/// A grandchild is this pod's own now: it is told of, and watched. Blocks.
-fn take_on(hand: &Arc<Hand>, row: &Row) {
+/// Adopts a grandchild: reports and watches it. Blocks.
+fn adopt_grandchild(context: &Arc<ChildContext>, row: &ScopeRow) {
     let (child, name) = (row.session, row.name.clone());
-    let letter = match known(hand, row) {
-        Ok((known, paid)) => Mail::Tree(Box::new(TreeNews::Adopted { known: Box::new(known), paid })),
-        Err(why) => Mail::Alert(format!(
-            "the pod `{name}` is this one's child now, but its log says too little: {why}"
+    let event = match load_child(context, row) {
+        Ok((known, paid)) => {
+            LoopEvent::ChildEvent(Box::new(ChildEvent::Adopted { known: Box::new(known), paid }))
+        }
+        Err(why) => LoopEvent::DiskAlert(format!(
+            "the pod `{name}` is now a child of this pod, but its log is incomplete: {why}"
         )),
     };
-    drop(hand.mail.blocking_send(letter));
-    begin(hand, Kin::new(child, name, None));
+    drop(context.events.blocking_send(event));
+    start_watching(context, WatchedChild::new(child, name, None));
 }
 
-/// A pod of the table as this one knows it from now on: what the logs of it and of whoever spawned it say, and what it
-/// and everybody below it has spent.
-fn known(hand: &Hand, row: &Row) -> Result<(OpenChild, Vec<Paid>), String> {
-    let store = hand.home.store.as_ref();
-    let of = reading::state(store, row.session).map_err(|e| chain(&e))?;
+/// Loads a pod of the table for adoption: its data from its log and its parent's log, and the spending of it
+/// and its descendants.
+fn load_child(context: &ChildContext, row: &ScopeRow) -> Result<(OpenChild, Vec<PodSpend>), String> {
+    let store = context.home.store.as_ref();
+    let of = child_log::load_state(store, row.session).map_err(|e| error_chain(&e))?;
     let about = of.facts.about.as_ref().ok_or("it has no session_start")?;
-    let parent = about.parent.as_ref().ok_or("it was spawned by nobody")?;
-    let spawner = reading::state(store, parent.session).ok();
+    let parent = about.parent.as_ref().ok_or("it has no parent")?;
+    let spawner = child_log::load_state(store, parent.session).ok();
     let clone = spawner
         .and_then(|spawner| spawner.facts.children.into_iter().find(|known| known.session == row.session))
         .and_then(|known| known.clone);
     let line: Vec<SessionId> =
-        row.ancestors.iter().copied().take_while(|above| *above != hand.session).collect();
+        row.ancestors.iter().copied().take_while(|above| *above != context.session).collect();
     let known = OpenChild {
-        budget: granted(&of),
+        budget: granted_budget(&of),
         adopted_from: line.first().copied(),
         line,
         clone,
         ..OpenChild::new(row.session, row.name.clone(), parent.call_id.clone(), row.scope.clone())
     };
-    let paid = reading::account(store, row.session).map_err(|e| chain(&e))?;
+    let paid = child_log::collect_spending(store, row.session).map_err(|e| error_chain(&e))?;
     Ok((known, paid))
 }
 
 /// The part of a pod's budget that its parent divides.
-pub(crate) fn granted(state: &State) -> Option<Budget> {
-    let all = state.granted();
+pub(crate) fn granted_budget(state: &State) -> Option<Budget> {
+    let all = state.granted_budget();
     let divided = Budget { usd: all.usd, tokens: all.tokens, ..Budget::default() };
     Some(divided).filter(|divided| !divided.is_empty())
 }
 
-/// A child is back that had children of its own: the table has given them back to it, and this pod has them no more.
-pub(super) async fn hand_back(hand: &Arc<Hand>, child: SessionId) {
-    let back = hand
-        .off_loop(move |hand| {
-            let table = hand.runtime.table().map_err(|e| chain(&e))?;
-            let kin = hand.kin();
-            let passed =
-                |kin: &&Arc<Kin>| table.row(kin.session).is_some_and(|row| row.parent == Some(child));
-            Ok::<Vec<Arc<Kin>>, String>(kin.values().filter(passed).cloned().collect())
+/// Handles the return of a child that had children: the table has assigned them to it again, so this pod
+/// drops them.
+pub(super) async fn hand_back_children(context: &Arc<ChildContext>, child: SessionId) {
+    let back = context
+        .run_blocking(move |hand| {
+            let table = hand.runtime.read_table().map_err(|e| error_chain(&e))?;
+            let watched = hand.watched_children();
+            let passed = |kin: &&Arc<WatchedChild>| {
+                table.find_row(kin.session).is_some_and(|row| row.parent == Some(child))
+            };
+            Ok::<Vec<Arc<WatchedChild>>, String>(watched.values().filter(passed).cloned().collect())
         })
         .await;
     match back {
         Ok(back) => {
             for kin in back {
                 kin.handed_back.store(true, Ordering::Release);
-                hand.kin().remove(&kin.session);
-                handed_back(hand, kin.session).await;
+                context.watched_children().remove(&kin.session);
+                finish_hand_back(context, kin.session).await;
             }
         }
-        Err(why) => drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await),
+        Err(why) => drop(
+            context.events.send(LoopEvent::DiskAlert(format!("could not read the scope table: {why}"))).await,
+        ),
     }
 }
 
-async fn handed_back(hand: &Hand, child: SessionId) {
+async fn finish_hand_back(hand: &ChildContext, child: SessionId) {
     let outcome = ChildOutcome::Returned;
-    hand.tell(TreeNews::Ended { child, outcome, exit: None, paid: Vec::new() }).await;
+    hand.send_tree_event(ChildEvent::Ended { child, outcome, exit: None, paid: Vec::new() }).await;
 }
 
-/// After a boot: whom the table gives to this pod and its log does not know.
-pub(super) async fn adopt_unknown(hand: Arc<Hand>, known: Vec<SessionId>) {
-    let taking = Arc::clone(&hand);
-    let found = hand
-        .off_loop(move |hand| {
-            let table = hand.scope.refresh(None)?;
-            for row in new_children(hand, &table, hand.session) {
+/// After boot: adopts children in the table that this pod's log does not know.
+pub(super) async fn adopt_unknown(context: Arc<ChildContext>, known: Vec<SessionId>) {
+    let taking = Arc::clone(&context);
+    let presence = context
+        .run_blocking(move |hand| {
+            let table = hand.scope.refresh_scope(None)?;
+            for row in inherited_children(hand, &table, hand.session) {
                 if !known.contains(&row.session) {
-                    take_on(&taking, &row);
+                    adopt_grandchild(&taking, &row);
                 }
             }
             Ok::<(), String>(())
         })
         .await;
-    if let Err(why) = found {
-        drop(hand.mail.send(Mail::Alert(format!("the scope table cannot be read: {why}"))).await);
+    if let Err(why) = presence {
+        drop(
+            context.events.send(LoopEvent::DiskAlert(format!("could not read the scope table: {why}"))).await,
+        );
     }
 }
 
-/// What was found of a child that an earlier life had started, or was about to.
-enum Found {
-    Lives(Box<Row>),
-    /// It lives, and the table says that it is another's.
-    Anothers,
-    /// It has lived since this pod noted that it begins, and lives no more.
-    Over,
-    /// It never began.
-    Nothing,
+/// The state of a child that an earlier process started or was about to start.
+enum ChildPresence {
+    Running(Box<ScopeRow>),
+    /// It is running, and the table assigns it to another pod.
+    OwnedByOther,
+    /// It has run since the log recorded its start, and has exited.
+    Exited,
+    /// It never started.
+    NeverStarted,
 }
 
-/// A child of an earlier life: how far it came, and when it ends.
-pub(super) async fn look(hand: Arc<Hand>, child: SessionId, name: PodName, ready: bool) {
-    let until = Instant::now() + HALFWAY_WAIT;
-    let found = loop {
-        match hand.off_loop(move |hand| find(hand, child, ready)).await {
+/// Checks a child of an earlier process: how far it came, and when it exits.
+pub(super) async fn check_child(context: Arc<ChildContext>, child: SessionId, name: PodName, ready: bool) {
+    let until = Instant::now() + TRANSITION_TIMEOUT;
+    let presence = loop {
+        match context.run_blocking(move |hand| find_child(hand, child, ready)).await {
             Ok(Some(found)) => break found,
-            Ok(None) if Instant::now() < until => tokio::time::sleep(HALFWAY_RETRY).await,
-            // Its ticket has run out by now: it did not begin.
-            Ok(None) => break Found::Nothing,
+            Ok(None) if Instant::now() < until => tokio::time::sleep(TRANSITION_POLL).await,
+            // Its ticket has expired, so it did not start.
+            Ok(None) => break ChildPresence::NeverStarted,
             Err(why) => {
-                drop(hand.mail.send(Mail::Alert(format!("the child `{name}` cannot be seen: {why}"))).await);
-                tokio::time::sleep(BROKEN_REST).await;
+                drop(
+                    context
+                        .events
+                        .send(LoopEvent::DiskAlert(format!("could not check the child `{name}`: {why}")))
+                        .await,
+                );
+                tokio::time::sleep(ERROR_BACKOFF).await;
             }
         }
     };
-    match found {
-        Found::Lives(row) => {
+    match presence {
+        ChildPresence::Running(row) => {
             let socket = row.socket.to_string_lossy().into_owned();
-            hand.tell(TreeNews::Spawned { child, socket, clone: None, sent: None }).await;
-            begin(&hand, Kin::new(child, row.name, None));
+            context.send_tree_event(ChildEvent::Spawned { child, socket, clone: None, delivery: None }).await;
+            start_watching(&context, WatchedChild::new(child, row.name, None));
         }
-        Found::Anothers => handed_back(&hand, child).await,
-        // Its thread finds the lease free at once, waits for its fences, and tells how it ended.
-        Found::Over => begin(&hand, Kin::new(child, name, None)),
-        Found::Nothing => {
-            let mut message = "this pod ended before the child had begun".to_owned();
-            if let Err(why) = withdraw(&hand, child).await {
-                message.push_str(&format!("; its loan could not be taken back yet: {why}"));
+        ChildPresence::OwnedByOther => finish_hand_back(&context, child).await,
+        // Its thread finds the lease free, waits for its sandboxes, and reports its exit.
+        ChildPresence::Exited => start_watching(&context, WatchedChild::new(child, name, None)),
+        ChildPresence::NeverStarted => {
+            let mut message = "this pod exited before the child had started".to_owned();
+            if let Err(why) = withdraw_loan(&context, child).await {
+                message.push_str(&format!("; could not end its loan yet: {why}"));
             }
-            hand.tell(TreeNews::NotSpawned { child, code: ErrorCode::Internal, message }).await;
+            context
+                .send_tree_event(ChildEvent::SpawnFailed { child, code: ErrorCode::Internal, message })
+                .await;
         }
     }
 }
 
-/// `None`: it is starting or stopping at this moment.
-fn find(hand: &Hand, child: SessionId, ready: bool) -> Result<Option<Found>, String> {
-    if let Some(live) = hand.runtime.live_on(child).map_err(|e| chain(&e))? {
+/// Returns `None` while the child is starting or stopping.
+fn find_child(hand: &ChildContext, child: SessionId, ready: bool) -> Result<Option<ChildPresence>, String> {
+    if let Some(live) = hand.runtime.live_pod_of_session(child).map_err(|e| error_chain(&e))? {
         if live.row.parent.is_some_and(|parent| parent != hand.session) {
-            return Ok(Some(Found::Anothers));
+            return Ok(Some(ChildPresence::OwnedByOther));
         }
         let begun = live.row.ticket_hash.is_none() && live.status.is_some();
-        return Ok(begun.then(|| Found::Lives(Box::new(live.row))));
+        return Ok(begun.then(|| ChildPresence::Running(Box::new(live.row))));
     }
-    let table = hand.runtime.table().map_err(|e| chain(&e))?;
-    // A ticket is waited for as long as somebody may come with it. Whoever may has the session's lease, which the life that
-    // drew the ticket kept until it was handed on.
-    let waited_for = |row: &Row| row.ticket_hash.is_some() && row.parent == Some(hand.session);
-    if table.row(child).is_some_and(|row| !waited_for(row)) {
+    let table = hand.runtime.read_table().map_err(|e| error_chain(&e))?;
+    // The ticket may still be used while the session lease is held: the process that requested the ticket
+    // keeps the lease until it passes it to the child.
+    let waited_for = |row: &ScopeRow| row.ticket_hash.is_some() && row.parent == Some(hand.session);
+    if table.find_row(child).is_some_and(|row| !waited_for(row)) {
         return Ok(None);
     }
     let store = hand.home.store.as_ref();
-    match store.holder(child) {
+    match store.lease_holder(child) {
         Ok(None) | Err(minke_session::StoreError::NotFound { .. }) => {}
         Ok(Some(_)) => return Ok(None),
-        Err(e) => return Err(chain(&e)),
+        Err(e) => return Err(error_chain(&e)),
     }
     if ready {
-        return Ok(Some(Found::Over));
+        return Ok(Some(ChildPresence::Exited));
     }
-    // Whether it ever lived, not when: clocks jump, and what it spent in an earlier life is known by then.
-    let lived = reading::last_opened(store, child).map_err(|e| chain(&e))?.is_some();
-    Ok(Some(if lived { Found::Over } else { Found::Nothing }))
+    // Checks whether it ever ran, not when: clocks can jump, and earlier spending is known by then.
+    let lived = child_log::last_opened_at(store, child).map_err(|e| error_chain(&e))?.is_some();
+    Ok(Some(if lived { ChildPresence::Exited } else { ChildPresence::NeverStarted }))
 }
 
-/// Takes a loan back whose borrower is not there, and widens this pod again.
-pub(super) async fn withdraw(hand: &Arc<Hand>, child: SessionId) -> Result<(), String> {
-    hand.off_loop(move |hand| {
-        hand.runtime.withdraw(child).map_err(|e| chain(&e))?;
-        hand.scope.refresh(Some(child)).map(|_| ())
-    })
-    .await
+/// Ends a loan whose borrower does not exist, and widens this pod's scope again.
+pub(super) async fn withdraw_loan(context: &Arc<ChildContext>, child: SessionId) -> Result<(), String> {
+    context
+        .run_blocking(move |hand| {
+            hand.runtime.withdraw_loan(child).map_err(|e| error_chain(&e))?;
+            hand.scope.refresh_scope(Some(child)).map(|_| ())
+        })
+        .await
 }

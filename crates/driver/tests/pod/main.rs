@@ -1,10 +1,10 @@
-//! A whole pod, in a thread of the test, spoken to over its real socket.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as a test does")]
+//! Tests of a whole pod in a thread of the test, over its real socket.
+#![expect(clippy::unwrap_used, reason = "a failing test helper panics, as a test does")]
 
-mod held;
+mod held_disk;
 mod references;
 mod runs;
-mod starting;
+mod startup;
 mod storage;
 mod streams;
 #[expect(dead_code, reason = "the benchmarks use more of it")]

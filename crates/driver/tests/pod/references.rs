@@ -1,18 +1,18 @@
-//! What an input refers to: read when it comes, behind it in the log, or refused with nothing left.
+//! References of an input: read on arrival and logged after it, or refused without a trace.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use minke_driver::Ending;
-use minke_pod::{Moment, Visit, Visitor};
+use minke_driver::PodExit;
+use minke_pod::{OfflineEdit, OfflineWriter, StepSeed};
 use minke_record::{Actor, InputSegment, Kind, SystemKind};
-use minke_session::Store;
+use minke_session::SessionStore;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Home};
+use crate::support::{DriverHome, TestClient};
 
-const AGAIN: &str = "loop = true\n[[turn]]\ntext = \"again\"\n";
+const LOOP_SCRIPT: &str = "loop = true\n[[turn]]\ntext = \"again\"\n";
 
 /// The smallest PNG.
 const PNG: &[u8] = &[
@@ -21,11 +21,11 @@ const PNG: &[u8] = &[
     1, 0, 0, 5, 0, 1, 0x0d, 0x0a, 0x2d, 0xb4, 0, 0, 0, 0, b'I', b'E', b'N', b'D', 0xae, 0x42, 0x60, 0x82,
 ];
 
-fn refers(client: &mut Client, path: &str) -> Result<(), String> {
+fn send_reference(client: &mut TestClient, path: &str) -> Result<(), String> {
     let input = json!([{"kind": "text", "content": "look"}, {"kind": "file_ref", "path": path}]);
-    match client.ask("run", json!({"input": input, "mode": "queue"})) {
+    match client.send_and_wait("run", json!({"input": input, "mode": "queue"})) {
         Ok(_) => {
-            client.ask("wait", json!({"until": "idle", "timeout_ms": 20_000})).unwrap();
+            client.send_and_wait("wait", json!({"until": "idle", "timeout_ms": 20_000})).unwrap();
             Ok(())
         }
         Err(e) => {
@@ -35,7 +35,7 @@ fn refers(client: &mut Client, path: &str) -> Result<(), String> {
     }
 }
 
-fn fill(work: &Path) {
+fn create_files(work: &Path) {
     let put = |name: &str, content: &[u8]| std::fs::write(work.join(name), content).unwrap();
     put("plain.txt", b"one\ntwo\nthree\n");
     put("no end", b"the last line goes on");
@@ -70,14 +70,14 @@ fn fill(work: &Path) {
 /// The same table as in docs/guide/references.md.
 #[test]
 fn whatever_is_referred_to_ends_as_documented() {
-    let home = Home::new();
+    let home = DriverHome::new();
     let work = home.cwd();
-    fill(&work);
+    create_files(&work);
     let _socket = UnixListener::bind(work.join("socket")).unwrap();
     let deny = json!([{"target": work.join("secret"), "permission": "read", "recursive": true}]);
-    let session = home.session_with(AGAIN, json!({"scope": {"deny": deny}}));
-    let pod = home.start(session);
-    let mut client = pod.sender();
+    let session = home.new_session_with(LOOP_SCRIPT, json!({"scope": {"deny": deny}}));
+    let pod = home.start_pod(session);
+    let mut client = pod.reply_only_client();
     let absolute = work.join("plain.txt").display().to_string();
     let long = "x".repeat(1024 * 1024);
     let taken: &[(&str, &str)] = &[
@@ -102,17 +102,17 @@ fn whatever_is_referred_to_ends_as_documented() {
         ("inside", "one\n"),
     ];
     for (path, word) in taken {
-        let before = home.log(session).len();
-        refers(&mut client, path).unwrap_or_else(|why| panic!("{path}: {why}"));
-        let log = home.log(session);
+        let before = home.read_log(session).len();
+        send_reference(&mut client, path).unwrap_or_else(|why| panic!("{path}: {why}"));
+        let log = home.read_log(session);
         let new = log.get(before..).unwrap();
-        let said = new.iter().position(|entry| matches!(entry.kind, Kind::UserInput(_))).unwrap();
-        let Kind::SystemEntry(read) = &new[said + 1].kind else { panic!("{path}: {:?}", new[said + 1]) };
+        let output = new.iter().position(|entry| matches!(entry.kind, Kind::UserInput(_))).unwrap();
+        let Kind::SystemEntry(read) = &new[output + 1].kind else { panic!("{path}: {:?}", new[output + 1]) };
         assert_eq!(read.item.kind, SystemKind::FileAttachment, "{path}");
         let body = match &read.item.body {
-            minke_record::Text::Here(body) => body.clone(),
+            minke_record::Text::Inline(body) => body.clone(),
             minke_record::Text::Blob(name) => {
-                let blob = client.ask("read_blob", json!({"blob": name.blob})).unwrap();
+                let blob = client.send_and_wait("read_blob", json!({"blob": name.blob})).unwrap();
                 assert!(blob["next_offset"].is_null());
                 use base64::Engine;
                 let bytes = base64::prelude::BASE64_STANDARD.decode(blob["data"].as_str().unwrap()).unwrap();
@@ -120,7 +120,7 @@ fn whatever_is_referred_to_ends_as_documented() {
             }
         };
         assert!(body.contains(word), "{path}: {}", body.chars().take(300).collect::<String>());
-        assert!(!body.contains("secret/\n"), "{path}: what is denied is not listed");
+        assert!(!body.contains("secret/\n"), "{path}: denied names are not listed");
         let cause = read.item.cause.as_ref().unwrap();
         assert!(cause["path"].as_str().unwrap().starts_with('/'), "{cause}");
     }
@@ -147,25 +147,25 @@ fn whatever_is_referred_to_ends_as_documented() {
         ("a\0b", "zero byte"),
         (&long, "1048576 bytes"),
     ];
-    let before = home.log(session).len();
+    let before = home.read_log(session).len();
     for (path, word) in refused {
         let shown = path.chars().take(40).collect::<String>();
-        let why = refers(&mut client, path).expect_err(&shown);
+        let why = send_reference(&mut client, path).expect_err(&shown);
         assert!(why.starts_with("params.input[1]: ") && why.contains(word), "{shown}: {why}");
         assert!(why.len() < 2_000 && !why.contains("DENIED"), "{shown}: {why}");
     }
-    assert_eq!(home.log(session).len(), before, "what was refused is not in the log");
-    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(home.read_log(session).len(), before, "the refused input is not in the log");
+    assert_eq!(pod.stop_pod(), PodExit::Stopped);
 }
 
 #[test]
 fn a_bad_reference_leaves_nothing() {
-    let home = Home::new();
+    let home = DriverHome::new();
     std::fs::write(home.cwd().join("a"), "A").unwrap();
-    let session = home.session(AGAIN);
-    let pod = home.start(session);
-    let mut client = pod.sender();
-    let before = home.log(session).len();
+    let session = home.new_session(LOOP_SCRIPT);
+    let pod = home.start_pod(session);
+    let mut client = pod.reply_only_client();
+    let before = home.read_log(session).len();
     let good = json!({"kind": "file_ref", "path": "a"});
     for bad in [
         json!({"kind": "file_ref", "path": "b"}),
@@ -175,65 +175,65 @@ fn a_bad_reference_leaves_nothing() {
         json!({"kind": "skill_ref", "name": "none"}),
         json!({"kind": "image", "path": "a", "media_type": "image/png"}),
     ] {
-        let error = client.ask("run", json!({"input": [good, bad]})).unwrap_err();
+        let error = client.send_and_wait("run", json!({"input": [good, bad]})).unwrap_err();
         assert_eq!(error["code"], "invalid_request");
         assert!(error["message"].as_str().unwrap().starts_with("params.input[1]: "), "{error}");
     }
     let many: Vec<Value> = (0..65).map(|_| good.clone()).collect();
-    let error = client.ask("run", json!({"input": many})).unwrap_err();
+    let error = client.send_and_wait("run", json!({"input": many})).unwrap_err();
     assert!(error["message"].as_str().unwrap().contains("65 things"), "{error}");
-    assert_eq!(home.log(session).len(), before);
-    // The same operation again gets the first answer, whatever has become of the file.
+    assert_eq!(home.read_log(session).len(), before);
+    // Repeating the operation returns the first result, even after the file has changed.
     let once = json!({"input": [good], "op_id": "once"});
-    let first = client.ask("run", once.clone()).unwrap();
-    client.ask("wait", json!({"until": "idle", "timeout_ms": 20_000})).unwrap();
+    let first = client.send_and_wait("run", once.clone()).unwrap();
+    client.send_and_wait("wait", json!({"until": "idle", "timeout_ms": 20_000})).unwrap();
     std::fs::remove_file(home.cwd().join("a")).unwrap();
-    assert_eq!(client.ask("run", once).unwrap(), first);
-    assert_eq!(pod.stop(), Ending::Stopped);
+    assert_eq!(client.send_and_wait("run", once).unwrap(), first);
+    assert_eq!(pod.stop_pod(), PodExit::Stopped);
 }
 
-fn visit(home: &Home, session: minke_record::SessionId, seed: u64, path: &str) {
+fn write_offline_edit(home: &DriverHome, session: minke_record::SessionId, seed: u64, path: &str) {
     let open = home.store().open(session).unwrap();
     let state = minke_pod::State::replay(open.replay.iter().map(|sealed| &sealed.entry));
-    let visitor = Visitor {
+    let visitor = OfflineWriter {
         pid: 1,
         boot_id: "boot".into(),
         host: "here".into(),
         version: "test".into(),
-        by: Actor::person("test"),
+        by: Actor::from_person("test"),
     };
-    let segments = vec![InputSegment::text("look"), InputSegment::FileRef { path: path.to_owned() }];
-    let change = Visit::Queue { segments, op_id: None };
-    let written = minke_pod::visit(&state, Moment { now: 1, seed }, visitor, change).unwrap();
+    let segments = vec![InputSegment::from_text("look"), InputSegment::FileRef { path: path.to_owned() }];
+    let change = OfflineEdit::Queue { segments, op_id: None };
+    let written = minke_pod::apply_offline_edit(&state, StepSeed { now: 1, seed }, visitor, change).unwrap();
     let mut writer = open.writer;
     writer.append(written.entries, written.blobs).unwrap();
     writer.syncer().sync().unwrap();
 }
 
-/// Whoever queues while no pod lives reads nothing; the pod does when it begins.
+/// A client that queues an input while no pod is running reads nothing; the pod reads the references at boot.
 #[test]
 fn what_was_queued_without_a_pod_is_read_at_the_boot() {
-    let home = Home::new();
+    let home = DriverHome::new();
     std::fs::write(home.cwd().join("a"), "the content").unwrap();
-    let session = home.session(AGAIN);
-    visit(&home, session, 8, "a");
-    visit(&home, session, 9, "missing");
-    let pod = home.start(session);
-    let mut client = pod.sender();
-    client.ask("wait", json!({"until": "idle", "timeout_ms": 20_000})).unwrap();
-    let log = home.log(session);
+    let session = home.new_session(LOOP_SCRIPT);
+    write_offline_edit(&home, session, 8, "a");
+    write_offline_edit(&home, session, 9, "missing");
+    let pod = home.start_pod(session);
+    let mut client = pod.reply_only_client();
+    client.send_and_wait("wait", json!({"until": "idle", "timeout_ms": 20_000})).unwrap();
+    let log = home.read_log(session);
     let bodies: Vec<String> = log
         .iter()
         .filter_map(|entry| match &entry.kind {
-            Kind::SystemEntry(e) => Some(e.item.body.show().into_owned()),
+            Kind::SystemEntry(e) => Some(e.item.body.display_text().into_owned()),
             _ => None,
         })
         .collect();
     assert_eq!(bodies, ["[@a: file, 11 bytes]\nthe content\n[end of @a]\n"]);
-    let told = log.iter().any(|entry| match &entry.kind {
+    let reported = log.iter().any(|entry| match &entry.kind {
         Kind::Alert(e) => e.message.contains("taken out of the queue") && e.message.contains("`missing`"),
         _ => false,
     });
-    assert!(told, "why the other input is gone is said");
-    assert_eq!(pod.stop(), Ending::Stopped);
+    assert!(reported, "the reason for removing the other input is reported");
+    assert_eq!(pod.stop_pod(), PodExit::Stopped);
 }

@@ -1,5 +1,5 @@
-//! A pod in a thread of the test, over a home of its own, and a plain client on its socket. Everything waits for what
-//! it wants to see, with one long limit; nothing sleeps.
+//! A pod in a thread of the test with its own home, and a plain client. All helpers wait for a condition with
+//! one long timeout; there are no sleeps.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,41 +12,41 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minke_client::ReadyLine;
-use minke_driver::{Ending, PodArgs, run_on};
-use minke_pod::{Audit, Moment, NewSession};
-use minke_protocol::{Event, Frame, LineReader, Place};
-use minke_record::{Actor, Entry, Ids, Kind, Scope, SessionId};
-use minke_registry::{Paths, SocketPath, Surroundings};
-use minke_session::{Disk, FileStore, RealDisk, Store};
+use minke_driver::{PodArgs, PodExit, run_with_store};
+use minke_pod::{Audit, NewSession, StepSeed};
+use minke_protocol::{Event, EventPosition, Frame, LineReader};
+use minke_record::{Actor, Entry, IdGenerator, Kind, Scope, SessionId};
+use minke_registry::{ProcessEnv, SocketPath, UserPaths};
+use minke_session::{Disk, FileStore, RealDisk, SessionStore};
 use serde_json::{Value, json};
 
-/// Nothing here takes this long unless it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// No test step takes this long unless it hangs.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 static SEED: AtomicU64 = AtomicU64::new(1);
 
-pub(crate) struct Home {
+pub(crate) struct DriverHome {
     pub(crate) dir: tempfile::TempDir,
-    pub(crate) paths: Paths,
-    /// Where the sessions lie.
+    pub(crate) paths: UserPaths,
+    /// The disk of the sessions.
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-impl Home {
-    pub(crate) fn new() -> Home {
-        Home::on(Arc::new(RealDisk))
+impl DriverHome {
+    pub(crate) fn new() -> DriverHome {
+        DriverHome::with_disk(Arc::new(RealDisk))
     }
 
-    /// A home whose sessions lie on this disk.
-    pub(crate) fn on(disk: Arc<dyn Disk>) -> Home {
+    /// A home whose sessions are on this disk.
+    pub(crate) fn with_disk(disk: Arc<dyn Disk>) -> DriverHome {
         let dir = tempfile::tempdir().unwrap();
         let mut env = BTreeMap::new();
         env.insert("MINKE_HOME".into(), dir.path().join("home").into());
         let uid = rustix::process::geteuid().as_raw();
-        let paths = Paths::find(&Surroundings { env, uid }).unwrap();
-        paths.create().unwrap();
+        let paths = UserPaths::from_env(&ProcessEnv { env, uid }).unwrap();
+        paths.create_dirs().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
-        Home { dir, paths, disk }
+        DriverHome { dir, paths, disk }
     }
 
     pub(crate) fn cwd(&self) -> PathBuf {
@@ -54,30 +54,30 @@ impl Home {
     }
 
     pub(crate) fn store(&self) -> FileStore {
-        FileStore::new(Arc::clone(&self.disk), self.paths.sessions())
+        FileStore::new(Arc::clone(&self.disk), self.paths.sessions_dir())
     }
 
     /// A session whose model plays this script.
-    pub(crate) fn session(&self, script: &str) -> SessionId {
-        self.session_with(script, json!({}))
+    pub(crate) fn new_session(&self, script: &str) -> SessionId {
+        self.new_session_with(script, json!({}))
     }
 
-    pub(crate) fn session_with(&self, script: &str, mut manifest: Value) -> SessionId {
+    pub(crate) fn new_session_with(&self, script: &str, mut manifest: Value) -> SessionId {
         let seed = SEED.fetch_add(1, Ordering::Relaxed) ^ (u64::from(std::process::id()) << 32);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-        let session = SessionId(Ids::new(now, seed).next_uuid());
+        let session = SessionId(IdGenerator::new(now, seed).next_uuid());
         let file = self.dir.path().join(format!("{session}.toml"));
         std::fs::write(&file, script).unwrap();
         manifest["model"] = json!({ "ref": format!("scripted/{}", file.display()) });
         let cwd = self.cwd().display().to_string();
-        let mut scope = Scope::write(cwd.clone());
-        // As whoever makes a session takes it from the manifest.
+        let mut scope = Scope::writable(cwd.clone());
+        // The same entry as the session creator writes for the manifest.
         scope.deny = serde_json::from_value(manifest["scope"]["deny"].clone()).unwrap_or_default();
         let new = NewSession {
             session,
             version: "test".into(),
             name: format!("pod-{seed:x}").parse().unwrap(),
-            created_by: Actor::person("test"),
+            created_by: Actor::from_person("test"),
             cwd: cwd.clone(),
             workspace: cwd.clone(),
             git: None,
@@ -89,35 +89,36 @@ impl Home {
             history: Vec::new(),
             task: None,
         };
-        let written = minke_pod::new_session(Moment { now, seed }, new);
+        let written = minke_pod::new_session(StepSeed { now, seed }, new);
         drop(self.store().create(session, written.entries, written.blobs).unwrap());
         session
     }
 
     /// Starts a pod and waits until it is ready.
-    pub(crate) fn start(&self, session: SessionId) -> Running {
+    pub(crate) fn start_pod(&self, session: SessionId) -> RunningPod {
         self.try_start(session).unwrap_or_else(|failed| panic!("the pod did not start: {failed}"))
     }
 
-    /// A pod that waits for no disk, for benchmarks.
-    pub(crate) fn start_unsynced(&self, session: SessionId) -> Running {
-        self.start_on(session, self.store().unsynced()).unwrap_or_else(|failed| panic!("no start: {failed}"))
+    /// Starts a pod without syncs, for benchmarks.
+    pub(crate) fn start_unsynced(&self, session: SessionId) -> RunningPod {
+        self.start_with_store(session, self.store().without_sync())
+            .unwrap_or_else(|failed| panic!("no start: {failed}"))
     }
 
-    pub(crate) fn try_start(&self, session: SessionId) -> Result<Running, String> {
-        self.start_on(session, self.store())
+    pub(crate) fn try_start(&self, session: SessionId) -> Result<RunningPod, String> {
+        self.start_with_store(session, self.store())
     }
 
-    fn start_on(&self, session: SessionId, store: FileStore) -> Result<Running, String> {
+    fn start_with_store(&self, session: SessionId, store: FileStore) -> Result<RunningPod, String> {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let paths = self.paths.clone();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, reported) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
             let ready = Some(OwnedFd::from(theirs));
-            run_on(
+            run_with_store(
                 PodArgs {
-                    bound: false,
+                    bound_to_launcher: false,
                     session,
                     lease: None,
                     ready,
@@ -132,37 +133,39 @@ impl Home {
             .unwrap()
         });
         let mut text = String::new();
-        ours.set_read_timeout(Some(PATIENCE)).unwrap();
+        ours.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         ours.read_to_string(&mut text).unwrap();
         match serde_json::from_str(&text).unwrap() {
-            ReadyLine::Ready(ready) => {
-                Ok(Running { socket: ready.socket, task: told.recv().unwrap().get(), thread: Some(thread) })
-            }
+            ReadyLine::Ready(ready) => Ok(RunningPod {
+                socket: ready.socket,
+                task: reported.recv().unwrap().get(),
+                thread: Some(thread),
+            }),
             ReadyLine::Failed(failed) => {
-                assert_eq!(thread.join().unwrap(), Ending::FailedToStart);
+                assert_eq!(thread.join().unwrap(), PodExit::FailedToStart);
                 Err(failed.message)
             }
         }
     }
 
-    /// Every entry of a session, whose log must be right.
-    pub(crate) fn log(&self, session: SessionId) -> Vec<Entry> {
+    /// Reads and verifies every entry of a session.
+    pub(crate) fn read_log(&self, session: SessionId) -> Vec<Entry> {
         let mut entries = Vec::new();
-        let reader = self.store().reader(session).unwrap();
+        let reader = self.store().open_reader(session).unwrap();
         let mut audit = Audit::new();
         reader
-            .scan(0, &mut |sealed| {
-                audit.see(&sealed.entry);
+            .scan_entries(0, &mut |sealed| {
+                audit.check_entry(&sealed.entry);
                 entries.push(sealed.entry);
                 std::ops::ControlFlow::Continue(())
             })
             .unwrap();
-        assert_eq!(audit.finish(), Vec::<String>::new());
+        assert_eq!(audit.into_problems(), Vec::<String>::new());
         entries
     }
 
-    pub(crate) fn kinds(&self, session: SessionId) -> Vec<String> {
-        self.log(session).iter().map(|entry| entry.kind.name().to_owned()).collect()
+    pub(crate) fn entry_kinds(&self, session: SessionId) -> Vec<String> {
+        self.read_log(session).iter().map(|entry| entry.kind.name().to_owned()).collect()
     }
 
     pub(crate) fn run_results(&self, session: SessionId) -> Vec<String> {
@@ -171,75 +174,75 @@ impl Home {
             Kind::RunErrored(e) => Some(e.code.to_string()),
             _ => None,
         };
-        self.log(session).iter().filter_map(result).collect()
+        self.read_log(session).iter().filter_map(result).collect()
     }
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningPod {
     pub(crate) socket: PathBuf,
     task: i32,
-    thread: Option<JoinHandle<Ending>>,
+    thread: Option<JoinHandle<PodExit>>,
 }
 
-impl Running {
-    /// What the pod's own thread has used of the processor so far.
-    pub(crate) fn cpu(&self) -> Duration {
+impl RunningPod {
+    /// CPU time of the pod's own thread.
+    pub(crate) fn cpu_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.task)).unwrap();
         Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
     }
 
-    /// A client that says nothing yet.
-    pub(crate) fn connect(&self) -> Client {
-        let short = SocketPath::to(&self.socket).unwrap();
+    /// A client that has sent nothing yet.
+    pub(crate) fn connect(&self) -> TestClient {
+        let short = SocketPath::for_socket(&self.socket).unwrap();
         let socket = UnixStream::connect(short.path()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client { socket, lines: LineReader::new(), ids: 0 }
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        TestClient { socket, lines: LineReader::new(), ids: 0 }
     }
 
-    /// A client that sees everything, with its snapshot read.
-    pub(crate) fn attach(&self) -> Client {
+    /// A client that subscribes to everything, with its snapshot read.
+    pub(crate) fn attach_client(&self) -> TestClient {
         let mut client = self.connect();
-        client.say(
+        client.send_line(
             json!({"method": "hello", "params": {"protocol": 2, "client": {"name": "test", "version": "1"}}}),
         );
-        client.until("snapshot");
+        client.read_until("snapshot");
         client
     }
 
-    /// A client that gets replies alone.
-    pub(crate) fn sender(&self) -> Client {
+    /// A client that only gets replies.
+    pub(crate) fn reply_only_client(&self) -> TestClient {
         let mut client = self.connect();
-        client.say(json!({"method": "hello", "params": {"protocol": 2, "subscribe": "none"}}));
-        client.until("hello");
+        client.send_line(json!({"method": "hello", "params": {"protocol": 2, "subscribe": "none"}}));
+        client.read_until("hello");
         client
     }
 
-    pub(crate) fn stop(mut self) -> Ending {
-        self.sender().say(json!({"method": "shutdown"}));
-        self.ended()
+    pub(crate) fn stop_pod(mut self) -> PodExit {
+        self.reply_only_client().send_line(json!({"method": "shutdown"}));
+        self.wait_exit()
     }
 
-    pub(crate) fn ended(&mut self) -> Ending {
+    pub(crate) fn wait_exit(&mut self) -> PodExit {
         self.thread.take().unwrap().join().unwrap()
     }
 }
 
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     pub(crate) socket: UnixStream,
     lines: LineReader,
     ids: u64,
 }
 
-impl Client {
-    pub(crate) fn say(&mut self, line: Value) {
+impl TestClient {
+    pub(crate) fn send_line(&mut self, line: Value) {
         let mut text = line.to_string();
         text.push('\n');
         self.socket.write_all(text.as_bytes()).unwrap();
     }
 
-    pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn send_method(&mut self, method: &str, params: Value) -> u64 {
         self.ids += 1;
-        self.say(json!({"method": method, "params": params, "id": self.ids}));
+        self.send_line(json!({"method": method, "params": params, "id": self.ids}));
         self.ids
     }
 
@@ -254,39 +257,39 @@ impl Client {
                 Ok(0) => return None,
                 Ok(got) => self.lines.push(&chunk[..got]),
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(e) => panic!("nothing came for {PATIENCE:?}: {e}"),
+                Err(e) => panic!("nothing came for {TEST_TIMEOUT:?}: {e}"),
             }
         }
     }
 
-    pub(crate) fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next_frame(&mut self) -> Option<Frame> {
         self.next_line().map(|line| Frame::parse(&line).unwrap())
     }
 
     /// Reads up to and including the first event of this name.
-    pub(crate) fn until(&mut self, name: &str) -> Vec<Frame> {
-        self.until_that(name, |frame| frame.event.name() == name)
+    pub(crate) fn read_until(&mut self, name: &str) -> Vec<Frame> {
+        self.read_until_match(name, |frame| frame.event.name() == name)
     }
 
-    pub(crate) fn until_that(&mut self, what: &str, wanted: impl Fn(&Frame) -> bool) -> Vec<Frame> {
+    pub(crate) fn read_until_match(&mut self, what: &str, wanted: impl Fn(&Frame) -> bool) -> Vec<Frame> {
         let mut seen = Vec::new();
-        while let Some(frame) = self.next() {
+        while let Some(frame) = self.next_frame() {
             let found = wanted(&frame);
             seen.push(frame);
             if found {
                 return seen;
             }
         }
-        panic!("the pod closed before {what}; seen: {:?}", names(&seen));
+        panic!("the pod closed before {what}; seen: {:?}", event_names(&seen));
     }
 
     /// Sends a method and reads up to its reply.
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
-        let id = self.send(method, params);
-        self.reply(id)
+    pub(crate) fn send_and_wait(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.send_method(method, params);
+        self.wait_reply(id)
     }
 
-    pub(crate) fn reply(&mut self, id: u64) -> Result<Value, Value> {
+    pub(crate) fn wait_reply(&mut self, id: u64) -> Result<Value, Value> {
         loop {
             let line = self.next_line().expect("the pod closed before it replied");
             let value: Value = serde_json::from_str(&line).unwrap();
@@ -301,22 +304,22 @@ impl Client {
         }
     }
 
-    /// Everything up to the end of the connection.
-    pub(crate) fn rest(&mut self) -> Vec<Frame> {
-        std::iter::from_fn(|| self.next()).collect()
+    /// Reads everything up to the end of the connection.
+    pub(crate) fn read_rest(&mut self) -> Vec<Frame> {
+        std::iter::from_fn(|| self.next_frame()).collect()
     }
 }
 
-pub(crate) fn names(frames: &[Frame]) -> Vec<&str> {
+pub(crate) fn event_names(frames: &[Frame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.name()).collect()
 }
 
-/// The entries that these frames showed, by number.
-pub(crate) fn entries(frames: &[Frame]) -> Vec<u64> {
+/// The numbers of the entries in these frames.
+pub(crate) fn entry_numbers(frames: &[Frame]) -> Vec<u64> {
     frames
         .iter()
-        .filter_map(|frame| match (&frame.event, &frame.place) {
-            (Event::Entry(_), Place::Logged { seq }) => Some(*seq),
+        .filter_map(|frame| match (&frame.event, &frame.position) {
+            (Event::Entry(_), EventPosition::Logged { seq }) => Some(*seq),
             _ => None,
         })
         .collect()

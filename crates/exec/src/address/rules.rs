@@ -1,110 +1,110 @@
-//! Which hosts a person granted: `sandbox.network`.
+//! The hosts that the user granted: `sandbox.network`.
 //!
-//! A rule is a host (`example.org`), everything below one (`*.example.org`, which is not `example.org` itself), either
-//! with a port (`example.org:8443`). Without a port it grants the two ports of the web.
+//! A rule is a host (`example.org`) or all subdomains of one (`*.example.org`, without `example.org` itself),
+//! optionally with a port (`example.org:8443`). Without a port it grants ports 80 and 443.
 //! Invariant: a rule matches whole labels (`a_rule_matches_whole_labels_and_nothing_else`).
 
 use std::fmt;
 
-use super::host::{Authority, BadHost, Host};
+use super::host::{Authority, Host, InvalidHost};
 
-/// The ports of the web: what a rule without a port grants.
+/// The ports that a rule without a port grants.
 pub const WEB_PORTS: [u16; 2] = [80, 443];
-/// The most rules: each request looks at all of them.
-const RULES: usize = 1_024;
-/// How many rules a refusal repeats.
+/// The most rules: every request checks all of them.
+const MAX_RULES: usize = 1_024;
+/// The most rules that an error lists.
 const SHOWN_RULES: usize = 8;
 
-/// The hosts that the commands of a pod may reach.
+/// The hosts that commands of a pod may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostRules {
     /// None.
     Off,
-    /// All public ones.
+    /// All public hosts.
     Public,
-    /// These, if their addresses are public.
+    /// These hosts, if their addresses are public.
     List(Vec<HostRule>),
 }
 
 /// One granted host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRule {
-    which: Which,
+    pattern: HostPattern,
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Which {
+enum HostPattern {
     Host(Host),
-    /// Names that end with a dot and this one.
-    Below(String),
+    /// All subdomains of this name.
+    Subdomains(String),
 }
 
-/// A rule that cannot be used.
+/// Why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRule {
-    #[error("`sandbox.network` has a rule that cannot be used: {0}")]
-    Host(#[from] BadHost),
+pub enum InvalidHostRule {
+    #[error("`sandbox.network` has an invalid rule: {0}")]
+    Host(#[from] InvalidHost),
     #[error(
-        "`sandbox.network` has the rule `{0}`: a star stands for whole names, as in `*.example.org`; for all public \
-         hosts say `on`"
+        "`sandbox.network` has the rule `{0}`: a star stands for whole labels, as in `*.example.org`; for all \
+         public hosts use `on`"
     )]
-    Star(String),
-    #[error("`sandbox.network` has {0} rules, and {RULES} are the most: grant whole domains, or `on`")]
+    MisplacedStar(String),
+    #[error("`sandbox.network` has {0} rules, the limit is {MAX_RULES}: grant whole domains, or `on`")]
     TooMany(usize),
 }
 
 /// Why a host may not be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotGranted {
-    #[error("this pod was granted no network (`sandbox.network` is `off`); only a person can change that")]
+pub enum HostNotGranted {
+    #[error("this pod has no network access (`sandbox.network` is `off`); only the user can change that")]
     Off,
     #[error(
-        "{host} is not among the hosts that this pod was granted ({granted}); only a person can add it to \
+        "{host} is not among the hosts granted to this pod ({granted}); only the user can add it to \
          `sandbox.network`"
     )]
     Host { host: Host, granted: String },
     #[error(
-        "port {port} of {host} was not granted, only {granted}; only a person can add `{host}:{port}` to \
+        "port {port} of {host} is not granted, only {granted}; only the user can add `{host}:{port}` to \
          `sandbox.network`"
     )]
     Port { host: Host, port: u16, granted: String },
 }
 
 impl HostRules {
-    /// Reads a list of hosts, as it stands in `sandbox.network`.
-    pub fn list<T: AsRef<str>>(rules: &[T]) -> Result<HostRules, BadRule> {
-        if rules.len() > RULES {
-            return Err(BadRule::TooMany(rules.len()));
+    /// Parses a list of hosts, as written in `sandbox.network`.
+    pub fn parse_list<T: AsRef<str>>(rules: &[T]) -> Result<HostRules, InvalidHostRule> {
+        if rules.len() > MAX_RULES {
+            return Err(InvalidHostRule::TooMany(rules.len()));
         }
         rules.iter().map(|rule| HostRule::parse(rule.as_ref())).collect::<Result<_, _>>().map(HostRules::List)
     }
 
-    /// Whether a command may ask for this host on this port. Says nothing about the address behind it.
-    pub fn check(&self, host: &Host, port: u16) -> Result<(), NotGranted> {
+    /// Checks whether a command may request this host and port. Does not check the host's address.
+    pub fn check(&self, host: &Host, port: u16) -> Result<(), HostNotGranted> {
         match self {
-            HostRules::Off => Err(NotGranted::Off),
+            HostRules::Off => Err(HostNotGranted::Off),
             HostRules::Public if WEB_PORTS.contains(&port) => Ok(()),
-            HostRules::Public => Err(no_port(host, port, "80 and 443".to_owned())),
+            HostRules::Public => Err(port_not_granted(host, port, "80 and 443".to_owned())),
             HostRules::List(rules) => {
-                let named: Vec<&HostRule> = rules.iter().filter(|rule| rule.names(host)).collect();
-                if named.iter().any(|rule| rule.opens(port)) {
+                let named: Vec<&HostRule> = rules.iter().filter(|rule| rule.matches_host(host)).collect();
+                if named.iter().any(|rule| rule.matches_port(port)) {
                     Ok(())
                 } else if named.is_empty() {
-                    Err(NotGranted::Host { host: host.clone(), granted: show(rules.iter()) })
+                    Err(HostNotGranted::Host { host: host.clone(), granted: format_rules(rules.iter()) })
                 } else {
-                    Err(no_port(host, port, show(named.into_iter())))
+                    Err(port_not_granted(host, port, format_rules(named.into_iter())))
                 }
             }
         }
     }
 }
 
-fn no_port(host: &Host, port: u16, granted: String) -> NotGranted {
-    NotGranted::Port { host: host.clone(), port, granted }
+fn port_not_granted(host: &Host, port: u16, granted: String) -> HostNotGranted {
+    HostNotGranted::Port { host: host.clone(), port, granted }
 }
 
-fn show<'a>(rules: impl ExactSizeIterator<Item = &'a HostRule>) -> String {
+fn format_rules<'a>(rules: impl ExactSizeIterator<Item = &'a HostRule>) -> String {
     let more = rules.len().saturating_sub(SHOWN_RULES);
     let mut shown: Vec<String> = rules.take(SHOWN_RULES).map(ToString::to_string).collect();
     if shown.is_empty() {
@@ -117,48 +117,48 @@ fn show<'a>(rules: impl ExactSizeIterator<Item = &'a HostRule>) -> String {
 }
 
 impl HostRule {
-    fn parse(rule: &str) -> Result<HostRule, BadRule> {
+    fn parse(rule: &str) -> Result<HostRule, InvalidHostRule> {
         let (star, rest) = match rule.strip_prefix("*.") {
             Some(rest) => (true, rest),
             None => (false, rule),
         };
         if rest.contains('*') {
-            return Err(BadRule::Star(rule.chars().take(80).collect()));
+            return Err(InvalidHostRule::MisplacedStar(rule.chars().take(80).collect()));
         }
-        // A port that nobody wrote is zero, which no address has.
+        // Zero means that no port was given; no address has it.
         let Authority { host, port } = Authority::parse(rest, Some(0)).or_else(|e| {
-            // An IPv6 address may stand without brackets if no port follows.
+            // An IPv6 address may be without brackets if no port follows.
             Host::parse(rest).map(|host| Authority { host, port: 0 }).map_err(|_| e)
         })?;
         let port = (port != 0).then_some(port);
-        let which = match host.name() {
-            Some(name) if star => Which::Below(name.to_owned()),
-            None if star => return Err(BadRule::Star(rule.chars().take(80).collect())),
-            _ => Which::Host(host),
+        let pattern = match host.name() {
+            Some(name) if star => HostPattern::Subdomains(name.to_owned()),
+            None if star => return Err(InvalidHostRule::MisplacedStar(rule.chars().take(80).collect())),
+            _ => HostPattern::Host(host),
         };
-        Ok(HostRule { which, port })
+        Ok(HostRule { pattern, port })
     }
 
-    fn names(&self, host: &Host) -> bool {
-        match &self.which {
-            Which::Host(granted) => granted == host,
-            Which::Below(domain) => {
+    fn matches_host(&self, host: &Host) -> bool {
+        match &self.pattern {
+            HostPattern::Host(granted) => granted == host,
+            HostPattern::Subdomains(domain) => {
                 let above = host.name().and_then(|name| name.strip_suffix(domain.as_str()));
                 above.is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         }
     }
 
-    fn opens(&self, port: u16) -> bool {
+    fn matches_port(&self, port: u16) -> bool {
         self.port.map_or_else(|| WEB_PORTS.contains(&port), |granted| granted == port)
     }
 }
 
 impl fmt::Display for HostRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.which {
-            Which::Host(host) => write!(f, "{host}")?,
-            Which::Below(domain) => write!(f, "*.{domain}")?,
+        match &self.pattern {
+            HostPattern::Host(host) => write!(f, "{host}")?,
+            HostPattern::Subdomains(domain) => write!(f, "*.{domain}")?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }

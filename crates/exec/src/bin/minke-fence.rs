@@ -1,4 +1,4 @@
-//! The fence's helper as a binary of its own: for tests, whose own binaries cannot be executed again.
+//! The sandbox helper as a separate binary, for tests, whose own binaries cannot act as the helper.
 //!
 //! `minke` is its own helper and does not need this one.
 
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args_os().next() {
-        Some(name) if minke_exec::fence::is_helper(&name) => minke_exec::fence::helper_main(),
+        Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("minke-fence is started by a pod, not by hand");
+            eprintln!("minke-fence is started by a pod, not by the user");
             ExitCode::FAILURE
         }
     }

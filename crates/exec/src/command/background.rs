@@ -1,6 +1,9 @@
-//! One command in the background: what it said since the last look, its input, and its end.
+//! A background command: its unread output, its input, and its exit.
 
-#![expect(unsafe_code, reason = "the runtime asks whoever gives it a descriptor to watch to vouch for it")]
+#![expect(
+    unsafe_code,
+    reason = "`AsyncFd::register` requires the caller to guarantee that the descriptor stays open"
+)]
 
 use std::future::Future;
 use std::io;
@@ -13,241 +16,243 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::attend::End;
-use super::listen::{Shared, lock};
-use super::order::{CommandError, Piece, Status};
-use super::table::Row;
+use super::reader::{SharedOutput, lock_output};
+use super::supervise::CommandExit;
+use super::table::CommandInfo;
+use super::types::{CommandError, CommandStatus, OutputChunk};
 
-/// The longest input of one call: as much as a pipe holds.
-pub const INPUT_BYTES: usize = 64 * 1024;
-/// How long a command that does not read is waited for.
-const INPUT_WAIT: Duration = Duration::from_secs(3);
-/// What a terminal takes for the end of input, at the start of a line.
-const END_OF_INPUT: &[u8] = b"\x04";
+/// The longest input of one call: the capacity of a pipe.
+pub const MAX_INPUT_BYTES: usize = 64 * 1024;
+/// How long to wait for a command that does not read its input.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The end-of-file character of a terminal; it takes effect at the start of a line.
+const EOF_CHARACTER: &[u8] = b"\x04";
 
-pub(super) struct Background {
-    pub(super) row: Row,
+pub(super) struct BackgroundCommand {
+    pub(super) info: CommandInfo,
     tty: bool,
-    heard: Shared,
-    /// How far it was looked at.
-    looked: Mutex<u64>,
-    /// Async: two inputs do not mix while one of them waits for room.
+    output: SharedOutput,
+    /// Offset up to which the output has been read.
+    read_offset: Mutex<u64>,
+    /// An async lock, so that two inputs do not mix while one waits for space in the pipe.
     input: tokio::sync::Mutex<Option<AsyncFd<OwnedFd>>>,
     stop: watch::Sender<bool>,
-    status: watch::Sender<(Status, Duration)>,
-    /// Whoever attends to it.
+    status: watch::Sender<(CommandStatus, Duration)>,
+    /// The task that supervises the command.
     task: OnceLock<AbortHandle>,
-    /// What it did to repositories.
+    /// Changes that the command made to repositories.
     notes: OnceLock<Vec<String>>,
 }
 
-impl Background {
-    /// `input` must not block.
+impl BackgroundCommand {
+    /// `input` must be non-blocking.
     pub(super) fn new(
-        row: Row,
+        info: CommandInfo,
         tty: bool,
-        heard: Shared,
+        output: SharedOutput,
         input: Option<OwnedFd>,
-    ) -> Result<Background, CommandError> {
+    ) -> Result<BackgroundCommand, CommandError> {
         let input = input
-            .map(watched)
+            .map(register_fd)
             .transpose()
-            .map_err(|source| CommandError::Io { what: "watch the input of a command", source })?;
-        Ok(Background {
-            row,
+            .map_err(|source| CommandError::Io { what: "register the input of a command", source })?;
+        Ok(BackgroundCommand {
+            info,
             tty,
-            heard,
-            looked: Mutex::new(0),
+            output,
+            read_offset: Mutex::new(0),
             input: tokio::sync::Mutex::new(input),
             stop: watch::Sender::new(false),
-            status: watch::Sender::new((Status::Running, Duration::ZERO)),
+            status: watch::Sender::new((CommandStatus::Running, Duration::ZERO)),
             task: OnceLock::new(),
             notes: OnceLock::new(),
         })
     }
 
-    pub(super) fn attended_by(&self, task: AbortHandle) {
-        // Set once, by whoever started it.
+    pub(super) fn set_task(&self, task: AbortHandle) {
+        // Set once, by the caller that started it.
         self.task.get_or_init(|| task);
     }
 
-    /// What was found when it had ended.
-    pub(super) fn learn(&self, notes: Vec<String>) {
-        // Set once, by the task that attends to it.
+    /// Sets the notes about repositories, after the command has ended.
+    pub(super) fn set_notes(&self, notes: Vec<String>) {
+        // Set once, by the supervising task.
         self.notes.get_or_init(|| notes);
     }
 
-    /// Gives it up without waiting: its tree is killed when the task that attends to it is dropped.
-    pub(super) fn give_up(&self) {
+    /// Aborts the supervising task without waiting. Dropping that task kills the process tree.
+    pub(super) fn abort_task(&self) {
         if let Some(task) = self.task.get() {
             task.abort();
         }
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> CommandStatus {
         self.status.borrow().0
     }
 
-    /// It is over, and all that it said has been heard.
-    pub(super) async fn ended(&self, end: End) {
-        let status = Status::Ended { exit: end.exit, timed_out: end.timed_out, killed: end.killed };
-        self.status.send_replace((status, self.row.since.elapsed()));
+    /// Records the exit, after all output has been read.
+    pub(super) async fn set_ended(&self, end: CommandExit) {
+        let status = CommandStatus::Ended { exit: end.exit, timed_out: end.timed_out, killed: end.killed };
+        self.status.send_replace((status, self.info.started_at.elapsed()));
         *self.input.lock().await = None;
     }
 
-    /// Asks for its end.
-    pub(super) fn stop(&self) {
+    /// Requests the end of the command.
+    pub(super) fn request_stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Comes when its end was asked for.
-    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Completes when the end of the command is requested.
+    pub(super) fn stop_requested(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut asked = self.stop.subscribe();
         async move {
             if asked.wait_for(|asked| *asked).await.is_err() {
-                // Nobody is left who could ask.
+                // The sender is gone, so no request can come.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Asks for its end and waits for it.
-    pub(super) async fn kill(&self) -> Status {
+    /// Requests the end of the command and waits for its exit.
+    pub(super) async fn kill_and_wait(&self) -> CommandStatus {
         let mut status = self.status.subscribe();
-        self.stop();
-        // The task that attends to it always says how it ended, unless it is dropped with the pod.
-        match status.wait_for(|(status, _)| *status != Status::Running).await {
+        self.request_stop();
+        // The supervising task always records an exit, unless it is dropped with the pod.
+        match status.wait_for(|(status, _)| *status != CommandStatus::Running).await {
             Ok(ended) => ended.0,
             Err(_) => self.status(),
         }
     }
 
-    /// What it said since the last look: as much of the end as is shown inline.
-    pub(super) fn look(&self) -> Piece {
-        // First the status: of one that has ended everything has been heard.
-        let (status, elapsed) = self.status_and_time();
-        let heard = lock(&self.heard);
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let shown = heard.last(*looked);
-        let piece = self.piece(&heard, (status, elapsed), *looked, shown);
-        *looked = piece.end;
+    /// Returns the end of the output since the last call, limited to the inline size.
+    pub(super) fn read_new_output(&self) -> OutputChunk {
+        // Read the status first: once a command has ended, its output is complete.
+        let (status, elapsed) = self.status_and_elapsed();
+        let output = lock_output(&self.output);
+        let mut read_offset = self.read_offset.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = output.tail_since(*read_offset);
+        let piece = self.output_chunk(&output, (status, elapsed), *read_offset, shown);
+        *read_offset = piece.end;
         piece
     }
 
-    /// What it said from an offset on. The next look is not changed by it.
-    pub(super) fn look_from(&self, from: u64) -> Result<Piece, CommandError> {
-        let status = self.status_and_time();
-        let heard = lock(&self.heard);
-        let shown = heard
-            .from(from)
-            .map_err(|source| CommandError::Io { what: "read the file of a command's output", source })?;
-        Ok(self.piece(&heard, status, from, shown))
+    /// Returns output from an offset on. Does not change the start of the next `read_new_output`.
+    pub(super) fn read_output_from(&self, from: u64) -> Result<OutputChunk, CommandError> {
+        let status = self.status_and_elapsed();
+        let output = lock_output(&self.output);
+        let shown = output
+            .read_from(from)
+            .map_err(|source| CommandError::Io { what: "read the output file of a command", source })?;
+        Ok(self.output_chunk(&output, status, from, shown))
     }
 
-    fn piece(
+    fn output_chunk(
         &self,
-        heard: &super::heard::Heard,
-        (status, elapsed): (Status, Duration),
+        heard: &super::output::OutputCollector,
+        (status, elapsed): (CommandStatus, Duration),
         asked: u64,
         (start, text): (u64, String),
-    ) -> Piece {
-        Piece {
+    ) -> OutputChunk {
+        OutputChunk {
             notes: self.notes.get().cloned().unwrap_or_default(),
-            command: self.row.command.clone(),
+            command: self.info.command.clone(),
             status,
             elapsed,
             start,
             end: start + text.len() as u64,
             skipped: start.saturating_sub(asked),
             text,
-            bytes: heard.bytes(),
-            file: heard.file(),
-            unkept: heard.unkept(),
+            bytes: heard.byte_total(),
+            file: heard.spill_path(),
+            spill_error: heard.spill_error(),
             set_id_refused: heard.set_id_refused(),
         }
     }
 
-    fn status_and_time(&self) -> (Status, Duration) {
+    fn status_and_elapsed(&self) -> (CommandStatus, Duration) {
         let (status, took) = *self.status.borrow();
-        (status, if status == Status::Running { self.row.since.elapsed() } else { took })
+        (status, if status == CommandStatus::Running { self.info.started_at.elapsed() } else { took })
     }
 
-    /// Comes when there is something that was not looked at, or it has ended.
-    pub(super) async fn news_or_end(&self) {
-        let mut said = lock(&self.heard).progress();
+    /// Completes when there is unread output or the command has ended.
+    pub(super) async fn wait_for_output(&self) {
+        let mut said = lock_output(&self.output).subscribe_progress();
         let mut status = self.status.subscribe();
-        let looked = *self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let read_offset = *self.read_offset.lock().unwrap_or_else(PoisonError::into_inner);
         tokio::select! {
-            _ = said.wait_for(|bytes| *bytes > looked) => {}
-            _ = status.wait_for(|(status, _)| *status != Status::Running) => {}
+            _ = said.wait_for(|bytes| *bytes > read_offset) => {}
+            _ = status.wait_for(|(status, _)| *status != CommandStatus::Running) => {}
         }
     }
 
-    pub(super) async fn input(&self, bytes: &[u8]) -> Result<(), CommandError> {
-        let id = || self.row.id.clone();
+    pub(super) async fn write_input(&self, bytes: &[u8]) -> Result<(), CommandError> {
+        let id = || self.info.id.clone();
         let given = bytes.len();
-        if given > INPUT_BYTES {
-            return Err(CommandError::BadOrder(format!(
-                "the input has {given} bytes and may have {INPUT_BYTES}: send it in parts"
+        if given > MAX_INPUT_BYTES {
+            return Err(CommandError::InvalidCommand(format!(
+                "the input has {given} bytes, the limit is {MAX_INPUT_BYTES}: send it in parts"
             )));
         }
         let open = self.input.lock().await;
         let Some(pipe) = open.as_ref() else {
-            let ended = self.status() != Status::Running;
+            let ended = self.status() != CommandStatus::Running;
             return Err(if ended {
                 CommandError::Ended { id: id() }
             } else {
-                CommandError::Closed { id: id() }
+                CommandError::InputClosed { id: id() }
             });
         };
         let mut taken = 0;
         let write = async {
             while taken < given {
                 let rest = bytes.get(taken..).unwrap_or_default();
-                taken += write_some(pipe, rest).await?;
+                taken += write_available(pipe, rest).await?;
             }
             io::Result::Ok(())
         };
-        match tokio::time::timeout(INPUT_WAIT, write).await {
+        match tokio::time::timeout(INPUT_TIMEOUT, write).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if gone(&error) => Err(CommandError::Closed { id: id() }),
+            Ok(Err(error)) if is_disconnected(&error) => Err(CommandError::InputClosed { id: id() }),
             Ok(Err(source)) => Err(CommandError::Io { what: "write to a command's input", source }),
-            Err(_) => Err(CommandError::Full { id: id(), taken, given }),
+            Err(_) => Err(CommandError::InputFull { id: id(), taken, given }),
         }
     }
 
-    pub(super) async fn end_input(&self) -> Result<(), CommandError> {
+    pub(super) async fn close_input(&self) -> Result<(), CommandError> {
         if self.tty {
-            return self.input(END_OF_INPUT).await;
+            return self.write_input(EOF_CHARACTER).await;
         }
         match self.input.lock().await.take() {
             Some(_) => Ok(()),
-            None if self.status() == Status::Running => Err(CommandError::Closed { id: self.row.id.clone() }),
-            None => Err(CommandError::Ended { id: self.row.id.clone() }),
+            None if self.status() == CommandStatus::Running => {
+                Err(CommandError::InputClosed { id: self.info.id.clone() })
+            }
+            None => Err(CommandError::Ended { id: self.info.id.clone() }),
         }
     }
 }
 
-fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open and the same descriptor until it is dropped, which is with the `AsyncFd`.
+fn register_fd(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` stays open and unchanged until it is dropped, and the `AsyncFd` drops it.
     let watched = unsafe { AsyncFd::register(fd) };
     watched.map_err(|error| error.into_parts().1)
 }
 
-async fn write_some(pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
+async fn write_available(pipe: &AsyncFd<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
     loop {
         let mut ready = pipe.writable().await?;
         let written = ready.try_io(|pipe| rustix::io::write(pipe, bytes).map_err(io::Error::from));
         match written {
             Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(written) => return written,
-            // It was not ready after all.
+            // The readiness was spurious.
             Err(_) => {}
         }
     }
 }
 
-/// Whether nobody is left to read.
-fn gone(error: &io::Error) -> bool {
+/// Whether the reading end of the pipe is closed.
+fn is_disconnected(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::PIPE | Errno::IO))
 }

@@ -1,6 +1,6 @@
-//! All commands of a pod: those that a call waits for, and those in the background.
+//! All commands of a pod, in the foreground and in the background.
 //!
-//! Dropping the future of `run` ends its command; dropping `Commands` ends all of them.
+//! Dropping the future of `run_command` ends its command. Dropping `Commands` ends all of them.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
@@ -9,296 +9,319 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use minke_git::{Ground, Guard, Watch};
-use minke_policy::Tier;
-use minke_tool::{CommandEnd, News};
+use minke_git::{CommandWatch, GuardScope, RepositoryGuard};
+use minke_policy::SandboxBackend;
+use minke_tool::{CommandEnd, CommandEventSink};
 
-use super::attend::{End, Launched, attend, launch};
-use super::background::Background;
-use super::heard::{Heard, Teller};
-use super::listen::{Shared, lock};
-use super::order::{CommandError, Finished, Piece, RunOrder, Status, Veil};
-use super::spares::Spares;
-use super::table::{Row, Table};
-use crate::fence::{FenceSpec, Helper};
+use super::background::BackgroundCommand;
+use super::helper_pool::HelperPool;
+use super::output::{OutputCollector, OutputPublisher};
+use super::reader::{SharedOutput, lock_output};
+use super::supervise::{CommandExit, LaunchedCommand, launch_command, supervise_command};
+use super::table::{CommandInfo, CommandTable};
+use super::types::{CommandError, CommandOutcome, CommandSpec, CommandStatus, OutputChunk, OutputFilter};
+use crate::sandbox::{HelperBinary, SandboxSpec};
 
-/// Letters of the part of an id that is this process's own: none that look like another.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-const PREFIX_LETTERS: usize = 4;
+/// Characters of the random prefix of an id; none of them is easily confused with another.
+const ID_LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const PREFIX_LENGTH: usize = 4;
 
-/// What the commands of a pod need to know.
+/// Configuration for the commands of a pod.
 #[derive(Clone)]
 pub struct CommandsConfig {
-    pub tier: Tier,
-    /// What commands may touch, as it is now: asked at every start.
-    pub spec: Arc<dyn Fn() -> FenceSpec + Send + Sync>,
-    /// Where output goes that does not fit inline.
+    pub backend: SandboxBackend,
+    /// Returns the current sandbox specification; called at every start.
+    pub spec: Arc<dyn Fn() -> SandboxSpec + Send + Sync>,
+    /// Directory for output that does not fit inline.
     pub output_dir: PathBuf,
-    /// Makes the veil of one stream.
-    pub cover: Arc<dyn Fn() -> Box<dyn Veil> + Send + Sync>,
-    /// The binary that puts up the walls.
-    pub helper: Helper,
+    /// Creates the redaction filter for one stream.
+    pub output_filter: Arc<dyn Fn() -> Box<dyn OutputFilter> + Send + Sync>,
+    /// The binary that sets up the sandbox.
+    pub helper: HelperBinary,
     /// Compares the repositories of the scope before and after each command.
-    pub guard: Guard,
+    pub guard: RepositoryGuard,
 }
 
 /// All commands of a pod.
 pub struct Commands {
     config: CommandsConfig,
-    prefix: String,
-    made: AtomicU64,
-    table: Arc<Table>,
-    spares: Spares,
+    id_prefix: String,
+    ids_issued: AtomicU64,
+    table: Arc<CommandTable>,
+    helper_pool: HelperPool,
 }
 
 impl Commands {
     pub fn new(config: CommandsConfig) -> Commands {
-        // Random, so that a restarted pod does not give its commands the names of earlier ones.
+        // Random, so that a restarted pod does not reuse the ids of earlier commands.
         let mut random = RandomState::new().build_hasher().finish();
-        let mut prefix = String::new();
-        for _ in 0..PREFIX_LETTERS {
-            prefix.push(char::from(LETTERS[(random % 32) as usize]));
+        let mut id_prefix = String::new();
+        for _ in 0..PREFIX_LENGTH {
+            id_prefix.push(char::from(ID_LETTERS[(random % 32) as usize]));
             random /= 32;
         }
-        Commands { config, prefix, made: AtomicU64::new(0), table: Arc::default(), spares: Spares::default() }
+        Commands {
+            config,
+            id_prefix,
+            ids_issued: AtomicU64::new(0),
+            table: Arc::default(),
+            helper_pool: HelperPool::default(),
+        }
     }
 
-    /// An id that no other command of this pod has.
+    /// Returns an id that is unique in this pod.
     pub fn new_id(&self) -> String {
-        format!("{}-{}", self.prefix, self.made.fetch_add(1, Ordering::Relaxed) + 1)
+        format!("{}-{}", self.id_prefix, self.ids_issued.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     pub(super) fn config(&self) -> &CommandsConfig {
         &self.config
     }
 
-    pub fn tier(&self) -> Tier {
-        self.config.tier
+    pub fn backend(&self) -> SandboxBackend {
+        self.config.backend
     }
 
-    /// Runs a command to its end. Dropping the future kills its whole tree.
-    pub async fn run(&self, order: RunOrder, news: &News) -> Result<Finished, CommandError> {
+    /// Runs a command until it ends. Dropping the future kills its process tree.
+    pub async fn run_command(
+        &self,
+        order: CommandSpec,
+        news: &CommandEventSink,
+    ) -> Result<CommandOutcome, CommandError> {
         let began = Instant::now();
-        order.check()?;
-        let row = self.row(&order, false);
-        let _entered = self.table.enter(row.clone())?;
-        let heard = self.hear(&order, news);
-        let (launched, _, watch) = self.launch(&order, false).await?;
-        let telling = Telling::begin(&heard, row, &order);
-        let end = attend(launched, &heard, order.timeout, std::future::pending()).await;
-        let notes = compared(watch).await;
-        let end = telling.end(end)?;
-        self.refill();
-        let heard = lock(&heard);
-        Ok(Finished {
+        order.validate()?;
+        let row = self.command_info(&order, false);
+        let _entered = self.table.reserve_slot(row.clone())?;
+        let output = self.new_collector(&order, news);
+        let (launched, _, watch) = self.launch_in_sandbox(&order, false).await?;
+        let reporter = EndReporter::report_start(&output, row, &order);
+        let end = supervise_command(launched, &output, order.timeout, std::future::pending()).await;
+        let notes = finish_watch(watch).await;
+        let end = reporter.report_end(end)?;
+        self.refill_pool();
+        let heard = lock_output(&output);
+        Ok(CommandOutcome {
             exit: end.exit,
             timed_out: end.timed_out,
-            tail: heard.last(0).1,
-            lines: heard.lines(),
-            bytes: heard.bytes(),
-            dropped: heard.dropped(),
-            file: heard.file(),
-            unkept: heard.unkept(),
+            tail: heard.tail_since(0).1,
+            lines: heard.line_total(),
+            bytes: heard.byte_total(),
+            dropped: heard.dropped_bytes(),
+            file: heard.spill_path(),
+            spill_error: heard.spill_error(),
             set_id_refused: heard.set_id_refused(),
             notes,
-            took: began.elapsed(),
+            elapsed: began.elapsed(),
         })
     }
 
-    /// Starts a command that goes on by itself, until it ends, is killed, or the pod dies.
-    pub async fn start(&self, order: RunOrder, news: &News) -> Result<(), CommandError> {
-        order.check()?;
-        let row = self.row(&order, true);
-        let entered = self.table.enter(row.clone())?;
-        let heard = self.hear(&order, news);
-        let (launched, input, watch) = self.launch(&order, true).await?;
-        let background = Background::new(row.clone(), order.tty, Arc::clone(&heard), input)?;
+    /// Starts a command that runs until it ends, is killed, or the pod exits.
+    pub async fn start_background(
+        &self,
+        order: CommandSpec,
+        news: &CommandEventSink,
+    ) -> Result<(), CommandError> {
+        order.validate()?;
+        let row = self.command_info(&order, true);
+        let entered = self.table.reserve_slot(row.clone())?;
+        let output = self.new_collector(&order, news);
+        let (launched, input, watch) = self.launch_in_sandbox(&order, true).await?;
+        let background = BackgroundCommand::new(row.clone(), order.tty, Arc::clone(&output), input)?;
         let background = Arc::new(background);
-        self.table.add(&background);
-        let mut telling = Telling::begin(&heard, row, &order);
-        telling.keep_file = true;
-        let (stop, attended) = (background.stopped(), Arc::clone(&background));
+        self.table.add_background(&background);
+        let mut reporter = EndReporter::report_start(&output, row, &order);
+        reporter.keep_file = true;
+        let (stop, attended) = (background.stop_requested(), Arc::clone(&background));
         let task = tokio::spawn(async move {
-            let end = attend(launched, &heard, order.timeout, stop).await;
-            attended.learn(compared(watch).await);
-            let end = telling.end(end).unwrap_or_else(|error| {
-                // Nobody waits for it; whoever looks is told.
-                lock(&heard).broke(error.to_string());
-                End::KILLED
+            let end = supervise_command(launched, &output, order.timeout, stop).await;
+            attended.set_notes(finish_watch(watch).await);
+            let end = reporter.report_end(end).unwrap_or_else(|error| {
+                // No caller waits for it; the next read of its output reports the error.
+                lock_output(&output).record_error(error.to_string());
+                CommandExit::KILLED
             });
-            // Its place is free before anybody learns that it has ended.
-            entered.remember();
-            attended.ended(end).await;
+            // Release the slot before the exit becomes visible.
+            entered.release_and_keep();
+            attended.set_ended(end).await;
         });
-        background.attended_by(task.abort_handle());
-        self.refill();
+        background.set_task(task.abort_handle());
+        self.refill_pool();
         Ok(())
     }
 
-    /// What a background command has said: since the last look, or from an offset.
-    pub async fn output(&self, id: &str, from: Option<u64>) -> Result<Piece, CommandError> {
-        let background = self.table.find(id)?;
+    /// Returns output of a background command: since the last read, or from an offset.
+    pub async fn read_output(&self, id: &str, from: Option<u64>) -> Result<OutputChunk, CommandError> {
+        let background = self.table.find_background(id)?;
         match from {
-            None => Ok(background.look()),
+            None => Ok(background.read_new_output()),
             Some(from) => {
-                let looked = tokio::task::spawn_blocking(move || background.look_from(from)).await;
-                looked.unwrap_or_else(|e| Err(CommandError::Defect(e.to_string())))
+                let looked = tokio::task::spawn_blocking(move || background.read_output_from(from)).await;
+                looked.unwrap_or_else(|e| Err(CommandError::Internal(e.to_string())))
             }
         }
     }
 
-    /// Waits until a background command says something that was not looked at, ends, or the time is over.
-    pub async fn wait(&self, id: &str, longest: Duration) -> Result<(), CommandError> {
-        let background = self.table.find(id)?;
-        // That the time is over is an answer too.
-        let _in_time = tokio::time::timeout(longest, background.news_or_end()).await;
+    /// Waits until a background command has unread output, ends, or the time has passed.
+    pub async fn wait_for_output(&self, id: &str, longest: Duration) -> Result<(), CommandError> {
+        let background = self.table.find_background(id)?;
+        // A timeout is not an error here.
+        let _in_time = tokio::time::timeout(longest, background.wait_for_output()).await;
         Ok(())
     }
 
-    /// Gives a background command something to read.
-    pub async fn input(&self, id: &str, bytes: &[u8]) -> Result<(), CommandError> {
-        self.table.find(id)?.input(bytes).await
+    /// Writes to the input of a background command.
+    pub async fn write_input(&self, id: &str, bytes: &[u8]) -> Result<(), CommandError> {
+        self.table.find_background(id)?.write_input(bytes).await
     }
 
-    /// Lets a background command read the end of its input.
-    pub async fn end_input(&self, id: &str) -> Result<(), CommandError> {
-        self.table.find(id)?.end_input().await
+    /// Closes the input of a background command.
+    pub async fn close_input(&self, id: &str) -> Result<(), CommandError> {
+        self.table.find_background(id)?.close_input().await
     }
 
-    /// Kills a background command with its whole tree and waits until it is gone. How it ended: one that had ended
-    /// before was not killed.
-    pub async fn kill(&self, id: &str) -> Result<Status, CommandError> {
-        Ok(self.table.find(id)?.kill().await)
+    /// Kills a background command with its process tree and waits until it has exited. The returned status says whether
+    /// it was killed or had already ended.
+    pub async fn kill_command(&self, id: &str) -> Result<CommandStatus, CommandError> {
+        Ok(self.table.find_background(id)?.kill_and_wait().await)
     }
 
-    /// Kills all background commands and waits until they are gone. The helper of the next command goes, too.
+    /// Kills all background commands, waits until they have exited, and drops the spare helper.
     pub async fn stop_all(&self) {
-        self.spares.clear();
-        let all = self.table.background();
-        all.iter().for_each(|one| one.stop());
+        self.helper_pool.clear_spare();
+        let all = self.table.background_commands();
+        all.iter().for_each(|one| one.request_stop());
         for one in &all {
-            one.kill().await;
+            one.kill_and_wait().await;
         }
     }
 
-    /// The background commands, the oldest first, with those that have ended and are remembered.
-    pub fn list(&self) -> Vec<(Row, Status)> {
-        let all = self.table.background();
-        let mut list: Vec<_> = all.iter().map(|one| (one.row.clone(), one.status())).collect();
-        list.sort_by_key(|(row, _)| row.since);
+    /// Returns the background commands, oldest first, including remembered ones that have ended.
+    pub fn list_background(&self) -> Vec<(CommandInfo, CommandStatus)> {
+        let all = self.table.background_commands();
+        let mut list: Vec<_> = all.iter().map(|one| (one.info.clone(), one.status())).collect();
+        list.sort_by_key(|(row, _)| row.started_at);
         list
     }
 
-    /// Every command that runs now, the oldest first.
-    pub fn running(&self) -> Vec<Row> {
-        self.table.alive()
+    /// Returns all running commands, oldest first.
+    pub fn running_commands(&self) -> Vec<CommandInfo> {
+        self.table.running_commands()
     }
 
-    fn row(&self, order: &RunOrder, background: bool) -> Row {
-        let mut veil = (self.config.cover)();
-        let mut command = veil.take(order.command.as_bytes());
-        command.extend(veil.end());
+    fn command_info(&self, order: &CommandSpec, background: bool) -> CommandInfo {
+        let mut veil = (self.config.output_filter)();
+        let mut command = veil.filter_bytes(order.command.as_bytes());
+        command.extend(veil.finish());
         let command = String::from_utf8_lossy(&command).into_owned();
-        Row { id: order.id.clone(), command, since: Instant::now(), background, writes: None }
+        CommandInfo {
+            id: order.id.clone(),
+            command,
+            started_at: Instant::now(),
+            background,
+            write_scope: None,
+        }
     }
 
-    fn hear(&self, order: &RunOrder, news: &News) -> Shared {
+    fn new_collector(&self, order: &CommandSpec, news: &CommandEventSink) -> SharedOutput {
         let path = self.config.output_dir.join(format!("{}.txt", order.id));
-        let teller = Teller { id: order.id.clone(), news: news.clone() };
-        Arc::new(Mutex::new(Heard::new((self.config.cover)(), path, teller)))
+        let teller = OutputPublisher { id: order.id.clone(), news: news.clone() };
+        Arc::new(Mutex::new(OutputCollector::new((self.config.output_filter)(), path, teller)))
     }
 
-    /// A helper for the next command. After this one: it is not to wait for what it does not need.
-    fn refill(&self) {
-        self.spares.refill(&self.config.helper, self.config.tier);
+    /// Starts a spare helper for the next command. Called after a command, so that the command does not wait for it.
+    fn refill_pool(&self) {
+        self.helper_pool.refill_spare(&self.config.helper, self.config.backend);
     }
 
-    async fn launch(
+    async fn launch_in_sandbox(
         &self,
-        order: &RunOrder,
+        order: &CommandSpec,
         with_input: bool,
-    ) -> Result<(Launched, Option<OwnedFd>, Option<Watch>), CommandError> {
-        let (config, order, spare) = (self.config.clone(), order.clone(), self.spares.take());
-        // Given up meanwhile, the command is dropped as soon as it is there, which kills it.
+    ) -> Result<(LaunchedCommand, Option<OwnedFd>, Option<CommandWatch>), CommandError> {
+        let (config, order, spare) = (self.config.clone(), order.clone(), self.helper_pool.take_spare());
+        // If the caller drops this future, the command is dropped, and so killed, as soon as it has started.
         let table = Arc::clone(&self.table);
         tokio::task::spawn_blocking(move || {
             let mut spec = (config.spec)();
-            table.held_to(&order.id, spec.writes(config.tier));
-            let watch = watch(&config, &mut spec)?;
-            let (launched, input) = launch(&config, spec, &order, with_input, spare)?;
+            table.set_write_scope(&order.id, spec.write_scope(config.backend));
+            let watch = begin_watch(&config, &mut spec)?;
+            let (launched, input) = launch_command(&config, spec, &order, with_input, spare)?;
             Ok((launched, input, watch))
         })
         .await
-        .unwrap_or_else(|e| Err(CommandError::Defect(e.to_string())))
+        .unwrap_or_else(|e| Err(CommandError::Internal(e.to_string())))
     }
 }
 
-/// The guard's watch over a command that can write anything and is held to a scope.
-fn watch(config: &CommandsConfig, spec: &mut FenceSpec) -> Result<Option<Watch>, CommandError> {
-    if spec.read_only || config.tier == Tier::Off {
+/// Starts the repository watch of a command that runs in a sandbox with write access.
+fn begin_watch(
+    config: &CommandsConfig,
+    spec: &mut SandboxSpec,
+) -> Result<Option<CommandWatch>, CommandError> {
+    if spec.read_only || config.backend == SandboxBackend::Off {
         return Ok(None);
     }
-    let ground = Ground {
+    let ground = GuardScope {
         scope: spec.scope.clone(),
         denied: spec.findings.denied.clone(),
         lifted: spec.lifted.clone(),
     };
-    let watch = config.guard.begin(ground).map_err(|source| CommandError::Io {
-        what: "keep a list of the git repositories in the scope",
+    let watch = config.guard.begin_command(ground).map_err(|source| CommandError::Io {
+        what: "write the list of git repositories in the scope",
         source,
     })?;
     spec.findings.survey = Some(Arc::clone(&watch.survey));
     Ok(Some(watch))
 }
 
-/// What a command that has ended did to repositories.
-async fn compared(watch: Option<Watch>) -> Vec<String> {
+/// Returns the changes that an ended command made to repositories.
+async fn finish_watch(watch: Option<CommandWatch>) -> Vec<String> {
     let Some(watch) = watch else { return Vec::new() };
-    match tokio::task::spawn_blocking(move || watch.end().lines()).await {
+    match tokio::task::spawn_blocking(move || watch.finish_watch().to_lines()).await {
         Ok(lines) => lines,
         Err(e) => {
-            vec![format!("the git repositories could not be compared ({e}): this is a defect of Minke")]
+            vec![format!("could not compare the git repositories ({e}): this is a defect of Minke")]
         }
     }
 }
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        self.table.background().iter().for_each(|one| one.give_up());
+        self.table.background_commands().iter().for_each(|one| one.abort_task());
     }
 }
 
-/// Sees to it that a command whose start was told has its end told, also when nobody waits for it any more.
-struct Telling {
-    heard: Shared,
-    /// The file was named to somebody, so it stays when the command is given up.
+/// Reports the end of a command whose start was reported, even if the caller has stopped waiting.
+struct EndReporter {
+    output: SharedOutput,
+    /// The output file was named in a result, so it stays when the command is cancelled.
     keep_file: bool,
-    over: bool,
+    is_finished: bool,
 }
 
-impl Telling {
-    fn begin(heard: &Shared, row: Row, order: &RunOrder) -> Telling {
-        lock(heard).tell_started(row.command, &order.cwd);
-        Telling { heard: Arc::clone(heard), keep_file: false, over: false }
+impl EndReporter {
+    fn report_start(output: &SharedOutput, row: CommandInfo, order: &CommandSpec) -> EndReporter {
+        lock_output(output).publish_started(row.command, &order.cwd);
+        EndReporter { output: Arc::clone(output), keep_file: false, is_finished: false }
     }
 
-    fn end(mut self, end: Result<End, CommandError>) -> Result<End, CommandError> {
-        self.over = true;
-        let (how, exit_code) = end.as_ref().map_or((CommandEnd::Failed, None), End::told);
-        lock(&self.heard).tell_ended(how, exit_code);
+    fn report_end(mut self, end: Result<CommandExit, CommandError>) -> Result<CommandExit, CommandError> {
+        self.is_finished = true;
+        let (how, exit_code) = end.as_ref().map_or((CommandEnd::Failed, None), CommandExit::to_command_end);
+        lock_output(&self.output).publish_ended(how, exit_code);
         end
     }
 }
 
-impl Drop for Telling {
+impl Drop for EndReporter {
     fn drop(&mut self) {
-        if self.over {
+        if self.is_finished {
             return;
         }
-        let mut heard = lock(&self.heard);
-        heard.tell_ended(CommandEnd::Cancelled, None);
+        let mut output = lock_output(&self.output);
+        output.publish_ended(CommandEnd::Cancelled, None);
         if !self.keep_file {
-            heard.abandon();
+            output.abandon();
         }
     }
 }

@@ -1,29 +1,31 @@
-//! Commands: shell lines that run inside a fence, are heard, and end with their whole tree.
+//! Commands: runs shell lines in a sandbox, collects their output, and ends their process tree.
 //!
-//! Here: what a command is told and comes to (`order`), all commands of a pod (`commands`, `table`), one command from its
-//! start to its end (`attend`), one in the background (`background`), one of a hook (`hook`), the ends of its pipe or
-//! terminal (`ends`), what it said (`heard`, `text`) and whoever listens (`listen`). Elsewhere: the walls and the killing
-//! of a tree (`fence`), what a shell line means to a model (`tools`).
-//! Invariant: whatever leaves here (news, inline text, output file) has gone through the veil, in the same bytes
-//! (`nothing_hidden_is_shown_anywhere`), and nothing that was started outlives its order, its timeout or the pod
-//! (`a_tree_dies_whole_when_the_pod_is_killed` and its neighbours).
+//! Here: command specifications and results (`types`), all commands of a pod (`commands`, `table`), supervision of one
+//! command (`supervise`), background commands (`background`), hook commands (`hook`), pipes and terminals (`stdio`),
+//! the collected output (`output`, `utf8`) and its reader (`reader`). Elsewhere: restrictions and killing a process
+//! tree (`sandbox`), how the model's shell lines are handled (`tools`).
+//! Invariants: events, inline text and output file contain the same redacted bytes
+//! (`nothing_hidden_is_shown_anywhere`); no process outlives its call, its timeout or the pod
+//! (`a_tree_dies_whole_when_the_pod_is_killed` and the tests next to it).
 
-mod attend;
 mod background;
 mod commands;
-mod ends;
-mod heard;
+mod helper_pool;
 mod hook;
-mod listen;
-mod order;
-mod spares;
+mod output;
+mod reader;
+mod stdio;
+mod supervise;
 mod table;
-mod text;
+mod types;
+mod utf8;
 
-pub use background::INPUT_BYTES;
+pub use background::MAX_INPUT_BYTES;
 pub use commands::{Commands, CommandsConfig};
-pub use heard::{FILE_BYTES, INLINE_BYTES, INLINE_LINES};
-pub use hook::{HookEnd, HookExit, HookOrder};
-pub use minke_git::{Guard, Notes};
-pub use order::{COMMAND_BYTES, CommandError, Finished, Piece, RunOrder, Status, Veil};
-pub use table::{BACKGROUND_MOST, REMEMBERED_MOST, Row};
+pub use hook::{HookCommand, HookExit, HookOutcome};
+pub use minke_git::{RepositoryGuard, RepositoryNotes};
+pub use output::{INLINE_BYTES, INLINE_LINES, MAX_FILE_BYTES};
+pub use table::{CommandInfo, MAX_BACKGROUND, MAX_REMEMBERED};
+pub use types::{
+    CommandError, CommandOutcome, CommandSpec, CommandStatus, MAX_COMMAND_BYTES, OutputChunk, OutputFilter,
+};

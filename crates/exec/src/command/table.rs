@@ -1,6 +1,7 @@
-//! Which commands there are: those that run, and the background commands that have ended and are remembered.
+//! The table of commands: running ones, and remembered background commands that have ended.
 //!
-//! A row of the table lives as long as its `Entered`; who drops that has seen the command end, or given it up.
+//! A command is listed as running as long as its `CommandSlot` exists. The owner drops it when the command has ended or
+//! was cancelled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,138 +9,143 @@ use std::time::Instant;
 
 use minke_record::Scope;
 
-use super::background::Background;
-use super::order::CommandError;
+use super::background::BackgroundCommand;
+use super::types::CommandError;
 
-/// The most commands that run in the background at once.
-pub const BACKGROUND_MOST: usize = 16;
-/// So many that have ended are remembered, so that their last words can be read.
-pub const REMEMBERED_MOST: usize = 32;
-/// How much of an id or a command an error repeats.
+/// The most background commands that run at once.
+pub const MAX_BACKGROUND: usize = 16;
+/// The number of ended background commands to remember, so that their last output can be read.
+pub const MAX_REMEMBERED: usize = 32;
+/// The most characters of an id or a command that an error repeats.
 const LISTED_CHARS: usize = 40;
 
-/// A command that runs, or ran.
+/// A command that runs or ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct CommandInfo {
     pub id: String,
-    /// The shell line, covered.
+    /// The shell line, redacted.
     pub command: String,
-    pub since: Instant,
+    pub started_at: Instant,
     pub background: bool,
-    /// What its fence lets it write; it stays so as long as the command runs. None while that is not decided yet, and where
-    /// no fence holds it: then it could write anywhere.
-    pub writes: Option<Scope>,
+    /// The scope that its sandbox lets it write; it does not change while the command runs. `None` before the sandbox
+    /// is compiled and for a command without one: it could then write anywhere.
+    pub write_scope: Option<Scope>,
 }
 
-impl Row {
+impl CommandInfo {
     /// Whether the command could write anywhere in this scope.
-    pub fn could_write(&self, scope: &Scope) -> bool {
-        self.writes.as_ref().is_none_or(|writes| minke_policy::overlaps_write(writes, scope).is_some())
+    pub fn could_write_in(&self, scope: &Scope) -> bool {
+        self.write_scope
+            .as_ref()
+            .is_none_or(|writes| minke_policy::find_write_overlap(writes, scope).is_some())
     }
 }
 
 #[derive(Default)]
-pub(super) struct Table(Mutex<Rows>);
+pub(super) struct CommandTable(Mutex<TableState>);
 
 #[derive(Default)]
-struct Rows {
-    alive: BTreeMap<String, Row>,
-    background: BTreeMap<String, Arc<Background>>,
-    /// Background commands that have ended, the oldest first.
+struct TableState {
+    running: BTreeMap<String, CommandInfo>,
+    background: BTreeMap<String, Arc<BackgroundCommand>>,
+    /// Background commands that have ended, oldest first.
     ended: VecDeque<String>,
 }
 
-impl Table {
-    /// Takes a place in the table, if there is one.
-    pub(super) fn enter(self: &Arc<Table>, row: Row) -> Result<Entered, CommandError> {
-        let mut rows = self.rows();
-        if rows.alive.contains_key(&row.id) || rows.background.contains_key(&row.id) {
-            return Err(CommandError::Taken { id: row.id });
+impl CommandTable {
+    /// Adds a command, unless its id is in use or too many run in the background.
+    pub(super) fn reserve_slot(
+        self: &Arc<CommandTable>,
+        row: CommandInfo,
+    ) -> Result<CommandSlot, CommandError> {
+        let mut rows = self.lock_state();
+        if rows.running.contains_key(&row.id) || rows.background.contains_key(&row.id) {
+            return Err(CommandError::DuplicateId { id: row.id });
         }
-        let beside = rows.alive.values().filter(|other| other.background).count();
-        if row.background && beside >= BACKGROUND_MOST {
-            return Err(CommandError::TooMany { most: BACKGROUND_MOST, running: rows.in_background() });
+        let beside = rows.running.values().filter(|other| other.background).count();
+        if row.background && beside >= MAX_BACKGROUND {
+            return Err(CommandError::TooMany { most: MAX_BACKGROUND, running: rows.describe_background() });
         }
         let id = row.id.clone();
-        rows.alive.insert(id.clone(), row);
-        Ok(Entered { table: Arc::clone(self), id, remember: false })
+        rows.running.insert(id.clone(), row);
+        Ok(CommandSlot { table: Arc::clone(self), id, keep_record: false })
     }
 
-    /// The fence of a command is decided.
-    pub(super) fn held_to(&self, id: &str, writes: Option<Scope>) {
-        if let Some(row) = self.rows().alive.get_mut(id) {
-            row.writes = writes;
+    /// Sets the scope that the command can write.
+    pub(super) fn set_write_scope(&self, id: &str, writes: Option<Scope>) {
+        if let Some(row) = self.lock_state().running.get_mut(id) {
+            row.write_scope = writes;
         }
     }
 
-    pub(super) fn add(&self, background: &Arc<Background>) {
-        self.rows().background.insert(background.row.id.clone(), Arc::clone(background));
+    pub(super) fn add_background(&self, background: &Arc<BackgroundCommand>) {
+        self.lock_state().background.insert(background.info.id.clone(), Arc::clone(background));
     }
 
-    pub(super) fn find(&self, id: &str) -> Result<Arc<Background>, CommandError> {
-        let rows = self.rows();
+    pub(super) fn find_background(&self, id: &str) -> Result<Arc<BackgroundCommand>, CommandError> {
+        let rows = self.lock_state();
         rows.background.get(id).cloned().ok_or_else(|| {
-            let running = rows.in_background();
+            let running = rows.describe_background();
             let known = if running.is_empty() {
-                "none runs now".to_owned()
+                "no command runs".to_owned()
             } else {
-                format!("those that run are {running}")
+                format!("the running commands are {running}")
             };
-            CommandError::Unknown { id: beginning(id), known }
+            CommandError::UnknownId { id: shorten_line(id), known }
         })
     }
 
-    pub(super) fn background(&self) -> Vec<Arc<Background>> {
-        self.rows().background.values().cloned().collect()
+    pub(super) fn background_commands(&self) -> Vec<Arc<BackgroundCommand>> {
+        self.lock_state().background.values().cloned().collect()
     }
 
-    /// Every command that runs, the oldest first.
-    pub(super) fn alive(&self) -> Vec<Row> {
-        let mut alive: Vec<Row> = self.rows().alive.values().cloned().collect();
-        alive.sort_by_key(|row| row.since);
+    /// Returns all running commands, oldest first.
+    pub(super) fn running_commands(&self) -> Vec<CommandInfo> {
+        let mut alive: Vec<CommandInfo> = self.lock_state().running.values().cloned().collect();
+        alive.sort_by_key(|row| row.started_at);
         alive
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    fn lock_state(&self) -> MutexGuard<'_, TableState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Rows {
-    /// Those that run in the background, in words.
-    fn in_background(&self) -> String {
-        let mut running: Vec<&Row> = self.alive.values().filter(|row| row.background).collect();
-        running.sort_by_key(|row| row.since);
+impl TableState {
+    /// Lists the running background commands in one line.
+    fn describe_background(&self) -> String {
+        let mut running: Vec<&CommandInfo> = self.running.values().filter(|row| row.background).collect();
+        running.sort_by_key(|row| row.started_at);
         let words: Vec<String> =
-            running.iter().map(|row| format!("{}: {}", row.id, beginning(&row.command))).collect();
+            running.iter().map(|row| format!("{}: {}", row.id, shorten_line(&row.command))).collect();
         words.join("; ")
     }
 }
 
-/// A place in the table, given back when it is dropped.
-pub(super) struct Entered {
-    table: Arc<Table>,
+/// The listing of a running command; dropping it removes the command.
+pub(super) struct CommandSlot {
+    table: Arc<CommandTable>,
     id: String,
-    remember: bool,
+    keep_record: bool,
 }
 
-impl Entered {
-    /// Gives the place back and keeps the command for those who look.
-    pub(super) fn remember(mut self) {
-        self.remember = true;
+impl CommandSlot {
+    /// Marks the command as ended and keeps it for later reads.
+    pub(super) fn release_and_keep(mut self) {
+        self.keep_record = true;
     }
 }
 
-impl Drop for Entered {
+impl Drop for CommandSlot {
     fn drop(&mut self) {
-        let mut rows = self.table.rows();
-        rows.alive.remove(&self.id);
-        if self.remember {
+        let mut rows = self.table.lock_state();
+        rows.running.remove(&self.id);
+        if self.keep_record {
             rows.ended.push_back(self.id.clone());
         } else {
             rows.background.remove(&self.id);
         }
-        if rows.ended.len() > REMEMBERED_MOST
+        if rows.ended.len() > MAX_REMEMBERED
             && let Some(oldest) = rows.ended.pop_front()
         {
             rows.background.remove(&oldest);
@@ -147,8 +153,8 @@ impl Drop for Entered {
     }
 }
 
-/// The first line of a text, or what of it fits into a list.
-fn beginning(text: &str) -> String {
+/// Returns the first line of a text, shortened for a list.
+fn shorten_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut shown: String = line.chars().take(LISTED_CHARS).collect();
     if shown.len() < text.len() {
@@ -162,21 +168,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_could_write_where_its_fence_lets_it_and_anywhere_without_one() {
-        let row = |writes| Row {
+    fn a_command_could_write_where_its_sandbox_lets_it_and_anywhere_without_one() {
+        let row = |write_scope| CommandInfo {
             id: "a-1".to_owned(),
             command: "true".to_owned(),
-            since: Instant::now(),
+            started_at: Instant::now(),
             background: true,
-            writes,
+            write_scope,
         };
-        let loan = Scope::write("/p/lib");
-        assert!(row(None).could_write(&loan), "nothing is known of it");
-        assert!(row(Some(Scope::write("/p"))).could_write(&loan));
-        assert!(row(Some(Scope::write("/p/lib/deep"))).could_write(&loan));
-        assert!(!row(Some(Scope::write("/p/rest"))).could_write(&loan));
-        assert!(!row(Some(Scope::default())).could_write(&loan), "read-only");
-        let narrowed = minke_policy::subtract(&Scope::write("/p"), &loan);
-        assert!(!row(Some(narrowed)).could_write(&loan), "it was lent out when the command began");
+        let loan = Scope::writable("/p/lib");
+        assert!(row(None).could_write_in(&loan), "its sandbox is not known");
+        assert!(row(Some(Scope::writable("/p"))).could_write_in(&loan));
+        assert!(row(Some(Scope::writable("/p/lib/deep"))).could_write_in(&loan));
+        assert!(!row(Some(Scope::writable("/p/rest"))).could_write_in(&loan));
+        assert!(!row(Some(Scope::default())).could_write_in(&loan), "read-only");
+        let narrowed = minke_policy::subtract_loan(&Scope::writable("/p"), &loan);
+        assert!(!row(Some(narrowed)).could_write_in(&loan), "the loan was made before the command started");
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, from its head to its end.
+//! One connection to the proxy, from its head to its end.
 
 use std::io;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::body::{self, Source};
-use super::carry::{self, BUFFER_BYTES, Meter, Way};
-use super::head::{self, Answer, Body, HEAD_BYTES, Kind, Request};
-use super::{ProxySettings, Tally};
-use crate::address::Unreachable;
+use super::body::{self, BodySource};
+use super::head::{self, BodyFraming, HEAD_BYTES, ProxyRequest, RequestKind, ResponseHead};
+use super::relay::{self, BUFFER_BYTES, Direction, TrafficMeter};
+use super::{ConnectionTally, ProxySettings};
+use crate::address::DialError;
 
-/// The longest head of a server's answer.
-const ANSWER_HEAD_BYTES: usize = 64 * 1024;
-/// The most interim answers (1xx) before the real one.
-const INTERIM: usize = 8;
-/// The longest reason in a status line; the body has the whole.
+/// The longest head of a server's response.
+const RESPONSE_HEAD_BYTES: usize = 64 * 1024;
+/// The most interim responses (1xx) before the final one.
+const MAX_INTERIM: usize = 8;
+/// The longest reason in a status line; the body contains the full text.
 const PHRASE_CHARS: usize = 400;
-/// What is read and dropped after a refusal, so that the client gets to see it.
+/// The most bytes that are read and dropped after a refusal, so that the client receives the response.
 const DRAIN_BYTES: usize = 256 * 1024;
-const DRAIN_WAIT: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is told when the connection is over, however it ends.
-struct Account {
-    tally: Tally,
-    meter: Arc<Meter>,
-    tell: Arc<dyn Fn(Tally) + Send + Sync>,
+/// Reports the connection when it is dropped.
+struct ConnectionReport {
+    tally: ConnectionTally,
+    meter: Arc<TrafficMeter>,
+    on_closed: Arc<dyn Fn(ConnectionTally) + Send + Sync>,
 }
 
-impl Account {
-    fn new(settings: &ProxySettings) -> Account {
-        let tally = Tally {
+impl ConnectionReport {
+    fn new(settings: &ProxySettings) -> ConnectionReport {
+        let tally = ConnectionTally {
             host: String::new(),
             port: 0,
             up: 0,
@@ -41,32 +41,36 @@ impl Account {
             allowed: false,
             why: "the proxy was stopped".to_owned(),
         };
-        Account { tally, meter: Arc::new(Meter::new()), tell: settings.tell.clone() }
+        ConnectionReport {
+            tally,
+            meter: Arc::new(TrafficMeter::new()),
+            on_closed: settings.on_closed.clone(),
+        }
     }
 }
 
-impl Drop for Account {
+impl Drop for ConnectionReport {
     fn drop(&mut self) {
         let mut tally = self.tally.clone();
-        (tally.up, tally.down) = (self.meter.up(), self.meter.down());
-        (self.tell)(tally);
+        (tally.up, tally.down) = (self.meter.bytes_up(), self.meter.bytes_down());
+        (self.on_closed)(tally);
     }
 }
 
-/// Why a client gets an answer of ours.
-struct Refusal {
+/// A response of the proxy itself.
+struct ProxyRefusal {
     status: u16,
     why: String,
 }
 
-impl Refusal {
-    fn new(status: u16, why: impl Into<String>) -> Refusal {
-        Refusal { status, why: why.into() }
+impl ProxyRefusal {
+    fn new(status: u16, why: impl Into<String>) -> ProxyRefusal {
+        ProxyRefusal { status, why: why.into() }
     }
 
-    fn answer(&self) -> Vec<u8> {
-        let Refusal { status, why } = self;
-        // Many programs show nothing of a refused CONNECT but its status line.
+    fn to_response(&self) -> Vec<u8> {
+        let ProxyRefusal { status, why } = self;
+        // Many programs show only the status line of a refused CONNECT.
         let printable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         let phrase: String = why.chars().take(PHRASE_CHARS).map(printable).collect();
         let body = format!("Minke: {why}\n");
@@ -79,50 +83,56 @@ impl Refusal {
     }
 }
 
-/// Says that there is no room, without waiting for anybody.
-pub(super) fn turn_away(client: &UnixStream, settings: &ProxySettings) {
+/// Refuses a connection over the limit, without blocking.
+pub(super) fn reject_busy(client: &UnixStream, settings: &ProxySettings) {
     let why = format!(
-        "{} connections are open, the most at once: close some and try again",
+        "{} connections are open, which is the limit: close some and try again",
         settings.limits.connections
     );
-    let refusal = Refusal::new(503, why);
-    // A fresh socket takes these few bytes; a client that does not get them sees the end of the connection.
-    let _ = client.try_write(&refusal.answer());
-    let mut account = Account::new(settings);
+    let refusal = ProxyRefusal::new(503, why);
+    // These bytes fit the buffer of a new socket. If the write fails, the client sees the connection close.
+    let _ = client.try_write(&refusal.to_response());
+    let mut account = ConnectionReport::new(settings);
     account.tally.why = refusal.why;
 }
 
-pub(super) async fn serve(mut client: UnixStream, settings: &ProxySettings) {
+pub(super) async fn serve_connection(mut client: UnixStream, settings: &ProxySettings) {
     let limits = settings.limits;
     let mut seen = Vec::new();
     let read = timeout(limits.head, read_head(&mut client, &mut seen, HEAD_BYTES)).await;
     let end = match read {
         Ok(Ok(Some(end))) => Ok(end),
-        // Somebody looked whether there is a proxy, and asked for nothing.
+        // The client connected without sending a request, for example to check for the proxy.
         Ok(Ok(None)) if seen.is_empty() => return,
         Ok(Err(_)) if seen.is_empty() => return,
-        Ok(Ok(None) | Err(HeadError::Io(_))) => Err(Refusal::new(400, "the request ended in its head")),
+        Ok(Ok(None) | Err(HeadError::Io(_))) => Err(ProxyRefusal::new(400, "the request ended in its head")),
         Ok(Err(HeadError::TooLong)) => {
-            Err(Refusal::new(431, format!("the head of the request has more than {HEAD_BYTES} bytes")))
+            Err(ProxyRefusal::new(431, format!("the head of the request has more than {HEAD_BYTES} bytes")))
         }
-        Ok(Err(HeadError::LineEnd)) => Err(Refusal::new(400, "a line of the head does not end with CR LF")),
-        Err(_) => {
-            Err(Refusal::new(408, format!("the request was not complete after {} s", limits.head.as_secs())))
+        Ok(Err(HeadError::BareLineFeed)) => {
+            Err(ProxyRefusal::new(400, "a line of the head does not end with CR LF"))
         }
+        Err(_) => Err(ProxyRefusal::new(
+            408,
+            format!("the request was not complete after {} s", limits.head.as_secs()),
+        )),
     };
-    let mut account = Account::new(settings);
+    let mut account = ConnectionReport::new(settings);
     let early = end.as_ref().ok().map(|end| seen.split_off(*end)).unwrap_or_default();
-    let asked = end.and_then(|_| head::read(&seen).map_err(|why| Refusal::new(400, why)));
+    let asked = end.and_then(|_| head::parse_request(&seen).map_err(|why| ProxyRefusal::new(400, why)));
     drop(seen);
     let outcome = match asked {
         Ok(request) => {
-            account.tally.host = request.to.host.to_string();
-            account.tally.port = request.to.port;
+            account.tally.host = request.authority.host.to_string();
+            account.tally.port = request.authority.port;
             let until = Instant::now() + limits.total;
-            match timeout_at(until, pass(request, early, &mut client, settings, &mut account)).await {
+            match timeout_at(until, forward_request(request, early, &mut client, settings, &mut account))
+                .await
+            {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    account.tally.why = format!("ended after {} s, the longest", limits.total.as_secs());
+                    account.tally.why =
+                        format!("ended after the total timeout of {} s", limits.total.as_secs());
                     return;
                 }
             }
@@ -132,35 +142,39 @@ pub(super) async fn serve(mut client: UnixStream, settings: &ProxySettings) {
     if let Err(refusal) = outcome {
         account.tally.why.clone_from(&refusal.why);
         drop(account);
-        refuse(&mut client, &refusal).await;
+        send_refusal(&mut client, &refusal).await;
     }
 }
 
-/// Checks where it goes, dials, and carries.
-async fn pass(
-    request: Request,
-    early: Vec<u8>,
+/// Checks the target, connects, and copies bytes.
+async fn forward_request(
+    request: ProxyRequest,
+    buffered: Vec<u8>,
     client: &mut UnixStream,
     settings: &ProxySettings,
-    account: &mut Account,
-) -> Result<(), Refusal> {
-    let Request { to, kind } = request;
-    settings.rules.check(&to.host, to.port).map_err(|e| Refusal::new(403, e.to_string()))?;
-    let refused = |e: Unreachable| {
-        let status = if matches!(e, Unreachable::Refused { .. }) { 403 } else { 502 };
-        Refusal::new(status, e.to_string())
+    account: &mut ConnectionReport,
+) -> Result<(), ProxyRefusal> {
+    let ProxyRequest { authority, kind } = request;
+    settings
+        .rules
+        .check(&authority.host, authority.port)
+        .map_err(|e| ProxyRefusal::new(403, e.to_string()))?;
+    let refused = |e: DialError| {
+        let status = if matches!(e, DialError::Refused { .. }) { 403 } else { 502 };
+        ProxyRefusal::new(status, e.to_string())
     };
-    let found = settings.outside.find(&to.host, false).await.map_err(refused)?;
+    let found = settings.dialer.resolve_host(&authority.host, false).await.map_err(refused)?;
     account.tally.allowed = true;
-    let mut server = settings.outside.dial(&to.host, &found, to.port).await.map_err(refused)?;
-    // Small pieces of a handshake must not wait for each other; without it all works, only slower.
+    let mut server =
+        settings.dialer.connect_to(&authority.host, &found, authority.port).await.map_err(refused)?;
+    // Small packets of a handshake must not be delayed. An error only makes it slower.
     let _ = server.set_nodelay(true);
     let meter = account.meter.clone();
     let carried = async {
         match kind {
-            Kind::Tunnel => tunnel(early, client, &mut server, &meter).await,
-            Kind::Plain { head, body } => {
-                plain(Plain { head, body, early }, client, &mut server, &meter).await
+            RequestKind::Tunnel => run_tunnel(buffered, client, &mut server, &meter).await,
+            RequestKind::Plain { head, body } => {
+                forward_plain(PlainRequest { head, body, buffered }, client, &mut server, &meter).await
             }
         }
     };
@@ -168,78 +182,78 @@ async fn pass(
     account.tally.why = tokio::select! {
         ended = carried => match ended {
             Ok(()) => "closed".to_owned(),
-            Err(PlainError::Refused(refusal)) => return Err(refusal),
-            Err(PlainError::Io(e)) => format!("broken off: {e}"),
+            Err(ForwardError::Refused(refusal)) => return Err(refusal),
+            Err(ForwardError::Io(e)) => format!("ended by an error: {e}"),
         },
-        () = meter.silence(idle) => format!("ended because nothing was said for {} s", idle.as_secs()),
+        () = meter.wait_for_silence(idle) => format!("ended after {} s without data", idle.as_secs()),
     };
     Ok(())
 }
 
-enum PlainError {
-    /// Nothing has been answered yet, so that we can.
-    Refused(Refusal),
+enum ForwardError {
+    /// No response has been sent yet, so the proxy can send one.
+    Refused(ProxyRefusal),
     Io(io::Error),
 }
 
-impl From<io::Error> for PlainError {
-    fn from(e: io::Error) -> PlainError {
-        PlainError::Io(e)
+impl From<io::Error> for ForwardError {
+    fn from(e: io::Error) -> ForwardError {
+        ForwardError::Io(e)
     }
 }
 
-async fn tunnel(
+async fn run_tunnel(
     early: Vec<u8>,
     client: &mut UnixStream,
     server: &mut TcpStream,
-    meter: &Meter,
-) -> Result<(), PlainError> {
+    meter: &TrafficMeter,
+) -> Result<(), ForwardError> {
     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
     server.write_all(&early).await?;
     meter.count_up(early.len());
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     tokio::try_join!(
-        carry::carry(&mut from_client, &mut to_server, Way::Up, meter),
-        carry::carry(&mut from_server, &mut to_client, Way::Down, meter),
+        relay::relay_bytes(&mut from_client, &mut to_server, Direction::Up, meter),
+        relay::relay_bytes(&mut from_server, &mut to_client, Direction::Down, meter),
     )?;
     Ok(())
 }
 
-/// One request: the head that the server gets, where the body ends, and what of it came with the client's head.
-struct Plain {
+/// One plain request: the head for the server, the body framing, and the bytes received with the head.
+struct PlainRequest {
     head: Vec<u8>,
-    body: Body,
-    early: Vec<u8>,
+    body: BodyFraming,
+    buffered: Vec<u8>,
 }
 
-/// One request and its answer. It is over when the server has said all; a client's further bytes go nowhere.
-async fn plain(
-    request: Plain,
+/// Forwards one request and its response. Ends when the server has sent all; further bytes of the client are ignored.
+async fn forward_plain(
+    request: PlainRequest,
     client: &mut UnixStream,
     server: &mut TcpStream,
-    meter: &Meter,
-) -> Result<(), PlainError> {
-    let Plain { head, body, early } = request;
+    meter: &TrafficMeter,
+) -> Result<(), ForwardError> {
+    let PlainRequest { head, body, buffered } = request;
     let (from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     to_server.write_all(&head).await?;
     meter.count_up(head.len());
-    let mut source = Source::new(early, from_client);
+    let mut source = BodySource::new(buffered, from_client);
     let asking = async {
-        body::carry(&mut source, &mut to_server, body, meter).await.map_err(|e| match e.kind() {
+        body::relay_body(&mut source, &mut to_server, body, meter).await.map_err(|e| match e.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                PlainError::Refused(Refusal::new(400, e.to_string()))
+                ForwardError::Refused(ProxyRefusal::new(400, e.to_string()))
             }
-            _ => PlainError::Io(e),
+            _ => ForwardError::Io(e),
         })?;
         let mut one = [0];
-        if source.read(&mut one, 1).await? == 0 {
-            meter.half();
+        if source.read_some(&mut one, 1).await? == 0 {
+            meter.mark_half_closed();
         }
-        std::future::pending::<Result<(), PlainError>>().await
+        std::future::pending::<Result<(), ForwardError>>().await
     };
-    let answering = answer(&mut from_server, &mut to_client, meter);
+    let answering = relay_response(&mut from_server, &mut to_client, meter);
     tokio::select! {
         biased;
         answered = answering => answered,
@@ -247,50 +261,53 @@ async fn plain(
     }
 }
 
-async fn answer<R, W>(server: &mut R, client: &mut W, meter: &Meter) -> Result<(), PlainError>
+async fn relay_response<R, W>(
+    server: &mut R,
+    client: &mut W,
+    meter: &TrafficMeter,
+) -> Result<(), ForwardError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let bad = |why: String| PlainError::Refused(Refusal::new(502, why));
+    let bad = |why: String| ForwardError::Refused(ProxyRefusal::new(502, why));
     let mut seen = Vec::new();
-    for _ in 0..=INTERIM {
+    for _ in 0..=MAX_INTERIM {
         let before = seen.len();
-        let end = read_head(server, &mut seen, ANSWER_HEAD_BYTES).await;
+        let end = read_head(server, &mut seen, RESPONSE_HEAD_BYTES).await;
         meter.count_down(seen.len() - before);
         let end = match end {
             Ok(Some(end)) => end,
-            Ok(None) => return Err(bad("the server closed the connection without an answer".to_owned())),
-            Err(HeadError::Io(e)) => return Err(bad(format!("the server broke off its answer: {e}"))),
-            Err(HeadError::TooLong | HeadError::LineEnd) => {
-                return Err(bad("the server did not answer in HTTP".to_owned()));
+            Ok(None) => return Err(bad("the server closed the connection without a response".to_owned())),
+            Err(HeadError::Io(e)) => return Err(bad(format!("could not read the server's response: {e}"))),
+            Err(HeadError::TooLong | HeadError::BareLineFeed) => {
+                return Err(bad("the server's response is not HTTP".to_owned()));
             }
         };
         let rest = seen.split_off(end);
-        match head::read_answer(&seen).map_err(bad)? {
-            Answer::Interim(head) => {
+        match head::parse_response_head(&seen).map_err(bad)? {
+            ResponseHead::Interim(head) => {
                 client.write_all(&head).await?;
                 seen = rest;
             }
-            Answer::Last(head) => {
+            ResponseHead::Final(head) => {
                 client.write_all(&head).await?;
                 client.write_all(&rest).await?;
-                return Ok(carry::carry(server, client, Way::Down, meter).await?);
+                return Ok(relay::relay_bytes(server, client, Direction::Down, meter).await?);
             }
         }
     }
-    Err(bad("the server gave only interim answers".to_owned()))
+    Err(bad("the server sent only interim responses".to_owned()))
 }
 
 enum HeadError {
     TooLong,
-    /// A line ends with LF alone.
-    LineEnd,
+    /// A line ends with a bare LF.
+    BareLineFeed,
     Io(io::Error),
 }
 
-/// Reads until the empty line and says where it ends; what follows may be there already. `None` at the end of the
-/// stream.
+/// Reads up to the empty line and returns its end; the buffer may contain more bytes. `None` at the end of the stream.
 async fn read_head<R>(from: &mut R, seen: &mut Vec<u8>, most: usize) -> Result<Option<usize>, HeadError>
 where
     R: AsyncRead + Unpin,
@@ -304,7 +321,7 @@ where
         let fresh = seen.get(looked.saturating_sub(1)..).unwrap_or_default();
         let alone = |pair: &[u8]| matches!(pair, [before, b'\n'] if *before != b'\r');
         if fresh.windows(2).any(alone) || seen.first() == Some(&b'\n') {
-            return Err(HeadError::LineEnd);
+            return Err(HeadError::BareLineFeed);
         }
         if seen.len() >= most {
             return Err(HeadError::TooLong);
@@ -319,10 +336,10 @@ where
     }
 }
 
-/// Gives the reason, then listens a moment: a socket that is closed with unread bytes takes the answer back.
-async fn refuse(client: &mut UnixStream, refusal: &Refusal) {
+/// Sends the response, then reads for a moment: closing a socket with unread bytes would discard the response.
+async fn send_refusal(client: &mut UnixStream, refusal: &ProxyRefusal) {
     let answered = async {
-        client.write_all(&refusal.answer()).await?;
+        client.write_all(&refusal.to_response()).await?;
         client.shutdown().await?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut dropped = 0;
@@ -334,6 +351,6 @@ async fn refuse(client: &mut UnixStream, refusal: &Refusal) {
         }
         Ok::<(), io::Error>(())
     };
-    // Whether the client still wanted to hear it is its own affair; the tally has been told.
-    let _ = timeout(DRAIN_WAIT, answered).await;
+    // Write errors are ignored; the connection has been reported.
+    let _ = timeout(DRAIN_TIMEOUT, answered).await;
 }

@@ -1,9 +1,9 @@
-//! Paths in a profile: quoted, as a filter, or as part of a regular expression.
+//! Quotes paths for a profile: as text, as a filter, or in a regular expression.
 
 use std::fmt::Write as _;
 
-/// A text in quotes. Inside them only the quote and the backslash mean something.
-pub(super) fn quoted(text: &str) -> String {
+/// Quotes a text. Only the quote and the backslash need escapes.
+pub(super) fn quote_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -16,20 +16,20 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-pub(super) fn literal(path: &str) -> String {
-    format!("(literal {})", quoted(path))
+pub(super) fn literal_filter(path: &str) -> String {
+    format!("(literal {})", quote_text(path))
 }
 
-pub(super) fn subpath(path: &str) -> String {
-    format!("(subpath {})", quoted(path))
+pub(super) fn subpath_filter(path: &str) -> String {
+    format!("(subpath {})", quote_text(path))
 }
 
-pub(super) fn regex(expression: &str) -> String {
-    format!("(regex {})", quoted(expression))
+pub(super) fn regex_filter(expression: &str) -> String {
+    format!("(regex {})", quote_text(expression))
 }
 
-/// A text that stands for itself in a regular expression.
-pub(super) fn plain(text: &str) -> String {
+/// Escapes a text for a regular expression.
+pub(super) fn escape_regex(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if "\\.+*?()|[]{}^$".contains(c) {
@@ -40,14 +40,14 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
-/// The same for a name in either case: volumes of this system fold it.
-pub(super) fn folded(name: &str) -> String {
+/// Escapes a name for a regular expression that ignores case, because macOS volumes do.
+pub(super) fn case_insensitive(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
         if c.is_ascii_alphabetic() {
             let _infallible = write!(out, "[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase());
         } else {
-            out.push_str(&plain(c.encode_utf8(&mut [0; 4])));
+            out.push_str(&escape_regex(c.encode_utf8(&mut [0; 4])));
         }
     }
     out

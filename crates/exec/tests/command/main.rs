@@ -1,7 +1,7 @@
-//! Commands from the front door: how they end (`running`), what is heard of them (`output`), those in the background
-//! (`background`), and that nothing of them is left (`tree`). The leak test is a binary of its own (`command_leak.rs`).
+//! Commands through the public API: their end (`running`), output (`output`), background commands (`background`), and
+//! cleanup (`tree`). The leak test is a separate binary (`command_leak.rs`).
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 mod background;
 mod output;

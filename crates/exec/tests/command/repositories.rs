@@ -1,18 +1,19 @@
-//! What a person's next git runs is the same before and after each sandboxed command, whatever it does to repositories.
+//! The programs that the user's git runs are the same before and after each sandboxed command.
 //!
-//! Random lines are put together from hostile and ordinary blocks. The oracle knows nothing of the code under test: it
-//! copies the tree, uses git in every directory of the copy as a person would, starts shells, and reads what ran.
+//! Random lines are composed of hostile and ordinary blocks. The oracle is independent of the code under test: it
+//! copies the tree, uses git in every directory of the copy as a user would, starts shells, and reads which programs
+//! ran.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use minke_policy::Tier;
-use minke_tool::News;
+use minke_policy::SandboxBackend;
+use minke_tool::CommandEventSink;
 
-use crate::support::{Home, tiers};
+use crate::support::{CommandFixture, working_backends};
 
-/// `@` is replaced by a line that says that it ran; each block works in a random directory `$D` below the grant.
+/// `@` is replaced by a line that records its execution; each block works in a random directory `$D` below the grant.
 const BLOCKS: [&str; 46] = [
     "git init -q $D",
     "git init -q $D && git -C $D commit -q --allow-empty -m x",
@@ -62,30 +63,34 @@ const BLOCKS: [&str; 46] = [
     "mkdir -p $D/a/b/c/d/e && git init -q $D/a/b/c/d/e && git -C $D/a/b/c/d/e config core.fsmonitor '@; false'",
 ];
 
-const EVIL: &str = "echo evil >> ${MARK:-/dev/null}";
+const EVIL_LINE: &str = "echo evil >> ${MARK:-/dev/null}";
 
-struct Random(u64);
+struct LineGenerator(u64);
 
-impl Random {
-    fn next(&mut self, below: usize) -> usize {
+impl LineGenerator {
+    fn next_below(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % below
     }
 
-    fn line(&mut self) -> String {
-        let count = 2 + self.next(5);
-        let block = |random: &mut Random| {
-            let place = ["d1", "d2", "d2/d1", "d1/x/y", "."][random.next(5)];
-            let block = BLOCKS[random.next(BLOCKS.len())].replace('@', EVIL);
+    fn random_line(&mut self) -> String {
+        let count = 2 + self.next_below(5);
+        let block = |random: &mut LineGenerator| {
+            let place = ["d1", "d2", "d2/d1", "d1/x/y", "."][random.next_below(5)];
+            let block = BLOCKS[random.next_below(BLOCKS.len())].replace('@', EVIL_LINE);
             format!("D={place}; mkdir -p $D; {{ {block}; }}")
         };
         (0..count).map(|_| block(self)).collect::<Vec<_>>().join("; ") + "; true"
     }
 }
 
-fn bash(home: &Home, dir: &Path, line: &str) -> bool {
+fn run_bash(home: &CommandFixture, dir: &Path, line: &str) -> bool {
     let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(dir).env("HOME", home.at("user")).env("MARK", home.at("mark"));
+    command
+        .args(["-c", line])
+        .current_dir(dir)
+        .env("HOME", home.path_to("user"))
+        .env("MARK", home.path_to("mark"));
     command
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_ALLOW_PROTOCOL", "file:ext")
@@ -98,30 +103,30 @@ fn bash(home: &Home, dir: &Path, line: &str) -> bool {
     command.status().unwrap().success()
 }
 
-/// What a person's git and shells run in the tree.
-fn what_runs(home: &Home) -> BTreeSet<String> {
-    let copy = home.at("copy");
+/// Returns the programs that a user's git and shells run in the tree.
+fn executed_programs(home: &CommandFixture) -> BTreeSet<String> {
+    let copy = home.path_to("copy");
     drop(std::fs::remove_dir_all(&copy));
-    std::fs::write(home.at("mark"), "").unwrap();
-    assert!(bash(home, &home.at(""), "cp -a work copy"));
-    bash(
+    std::fs::write(home.path_to("mark"), "").unwrap();
+    assert!(run_bash(home, &home.path_to(""), "cp -a work copy"));
+    run_bash(
         home,
         &copy,
         "find . -type d -not -path '*/objects/??' | while read -r d; do (cd \"$d\" && git status && git log -1 && git diff && \
          git add -A . ; git commit --allow-empty -m x; git fetch --all); done; \
          for f in .bashrc .profile .zshrc; do [ -f $f ] && bash $f; done",
     );
-    let ran = std::fs::read_to_string(home.at("mark")).unwrap();
+    let ran = std::fs::read_to_string(home.path_to("mark")).unwrap();
     ran.lines().map(str::to_owned).collect()
 }
 
-/// A repository with hooks, programs and includes of a person's own.
-fn a_persons_tree() -> Home {
-    let home = Home::new();
-    std::fs::create_dir(home.at("user")).unwrap();
-    let made = bash(
+/// Creates a repository with the user's own hooks, programs and includes.
+fn user_repository() -> CommandFixture {
+    let home = CommandFixture::new();
+    std::fs::create_dir(home.path_to("user")).unwrap();
+    let made = run_bash(
         &home,
-        &home.work(),
+        &home.work_dir(),
         "git init -q . && mkdir .husky tools && printf '#!/bin/sh\\necho hook >> $MARK\\n' > .husky/pre-commit && \
          printf '#!/bin/sh\\necho monitor >> $MARK; false\\n' > tools/monitor && chmod +x .husky/pre-commit tools/monitor && \
          echo > shared.cfg && echo 'echo shell >> $MARK' > .bashrc && git config include.path ../shared.cfg && \
@@ -131,21 +136,24 @@ fn a_persons_tree() -> Home {
     home
 }
 
-async fn hold(tier: Tier, rounds: usize) {
-    let mut random = Random(42);
+async fn check_rounds(tier: SandboxBackend, rounds: usize) {
+    let mut random = LineGenerator(42);
     for round in 0..rounds {
-        let home = a_persons_tree();
-        let before = what_runs(&home);
+        let home = user_repository();
+        let before = executed_programs(&home);
         assert!(
             before.contains("hook") && before.contains("monitor") && !before.contains("evil"),
             "{before:?}"
         );
-        let commands = home.commands(tier);
+        let commands = home.commands_in(tier);
         for _ in 0..3 {
-            let line = random.line();
-            let done = commands.run(home.order(&commands, &line), &News::nobody()).await.unwrap();
+            let line = random.random_line();
+            let done = commands
+                .run_command(home.command_spec(&commands, &line), &CommandEventSink::discard())
+                .await
+                .unwrap();
             assert_eq!(
-                what_runs(&home),
+                executed_programs(&home),
                 before,
                 "{tier}, round {round}: {line}\n{:#?}\n{}",
                 done.notes,
@@ -158,43 +166,58 @@ async fn hold(tier: Tier, rounds: usize) {
 #[tokio::test]
 async fn git_runs_the_same_before_and_after_random_commands() {
     let rounds = if std::env::var_os("MINKE_LONG").is_some() { 200 } else { 6 };
-    // Landlock cannot hold protected names against commands; the page of the sandbox says so, and the probes show it.
-    for tier in tiers().into_iter().filter(|tier| matches!(tier, Tier::A | Tier::APrime)) {
-        hold(tier, rounds).await;
+    // Landlock alone cannot protect names against commands, as documented and shown by the probes.
+    for tier in working_backends()
+        .into_iter()
+        .filter(|tier| matches!(tier, SandboxBackend::Namespaces | SandboxBackend::Bubblewrap))
+    {
+        check_rounds(tier, rounds).await;
     }
 }
 
-/// Without the guard and the sandbox the same lines plant something that runs, so the test would see it.
+/// Without the guard and the sandbox the same lines plant code that runs, so the test would detect it.
 #[tokio::test]
 async fn the_oracle_sees_what_is_planted() {
-    let mut random = Random(42);
+    let mut random = LineGenerator(42);
     let mut planted = 0;
     for _ in 0..6 {
-        let home = a_persons_tree();
-        let commands = home.commands(Tier::Off);
+        let home = user_repository();
+        let commands = home.commands_in(SandboxBackend::Off);
         for _ in 0..3 {
-            commands.run(home.order(&commands, &random.line()), &News::nobody()).await.unwrap();
+            commands
+                .run_command(
+                    home.command_spec(&commands, &random.random_line()),
+                    &CommandEventSink::discard(),
+                )
+                .await
+                .unwrap();
         }
-        planted += usize::from(what_runs(&home).contains("evil"));
+        planted += usize::from(executed_programs(&home).contains("evil"));
     }
     assert!(planted >= 3, "{planted}");
 }
 
 #[tokio::test]
-async fn a_repository_that_a_command_makes_is_named_and_cleaned_in_each_tier() {
-    for tier in tiers().into_iter().filter(|tier| *tier != Tier::Off) {
-        let home = Home::new();
-        std::fs::create_dir(home.work().join("src")).unwrap();
-        let commands = home.commands(tier);
+async fn a_repository_that_a_command_makes_is_named_and_cleaned_in_each_backend() {
+    for tier in working_backends().into_iter().filter(|tier| *tier != SandboxBackend::Off) {
+        let home = CommandFixture::new();
+        std::fs::create_dir(home.work_dir().join("src")).unwrap();
+        let commands = home.commands_in(tier);
         let line = "git init -q src && git -C src config core.fsmonitor 'touch PWN; false'";
-        let done = commands.run(home.order(&commands, line), &News::nobody()).await.unwrap();
+        let done = commands
+            .run_command(home.command_spec(&commands, line), &CommandEventSink::discard())
+            .await
+            .unwrap();
         assert_eq!(done.notes.len(), 2, "{tier}: {:?}", done.notes);
         assert!(
             done.notes[0].contains("core.fsmonitor") && done.notes[1].contains("new git repository"),
             "{tier}"
         );
         let line = "git init -q other && echo x > other/f && git -C other add f";
-        let done = commands.run(home.order(&commands, line), &News::nobody()).await.unwrap();
+        let done = commands
+            .run_command(home.command_spec(&commands, line), &CommandEventSink::discard())
+            .await
+            .unwrap();
         assert_eq!(done.notes.len(), 1, "{tier}: {:?}", done.notes);
     }
 }

@@ -1,119 +1,121 @@
-//! What the tests of commands share: a pod's places in a temporary directory, commands in a tier, news as they came.
+//! Fixtures for tests of commands: a pod's directories, commands in a backend, recorded events.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use minke_exec::command::{Commands, CommandsConfig, RunOrder, Veil};
-use minke_exec::fence::{EnvRules, Fence, FenceSpec, Helper, Limits, Network, PodDirs, Start};
-use minke_policy::Tier;
+use minke_exec::command::{CommandSpec, Commands, CommandsConfig, OutputFilter};
+use minke_exec::sandbox::{
+    CommandLimits, EnvRules, HelperBinary, NetworkAccess, PodDirs, Sandbox, SandboxCommand, SandboxSpec,
+};
+use minke_policy::SandboxBackend;
 use minke_record::Scope;
-use minke_tool::{CommandNews, News};
+use minke_tool::{CommandEvent, CommandEventSink};
 
-pub(crate) fn helper() -> Helper {
-    Helper::at(env!("CARGO_BIN_EXE_minke-fence"))
+pub(crate) fn helper_binary() -> HelperBinary {
+    HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-fence"))
 }
 
-/// Shows everything.
-pub(crate) struct Clear;
+/// Passes everything unchanged.
+pub(crate) struct PassthroughFilter;
 
-impl Veil for Clear {
-    fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+impl OutputFilter for PassthroughFilter {
+    fn filter_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         bytes.to_vec()
     }
-    fn end(&mut self) -> Vec<u8> {
+    fn finish(&mut self) -> Vec<u8> {
         Vec::new()
     }
 }
 
-/// A pod's own places, and a directory that it may write.
-pub(crate) struct Home {
+/// A pod's directories, and a writable directory.
+pub(crate) struct CommandFixture {
     pub(crate) dir: tempfile::TempDir,
 }
 
-impl Home {
-    pub(crate) fn new() -> Home {
+impl CommandFixture {
+    pub(crate) fn new() -> CommandFixture {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for name in ["work", "tmp", "output"] {
             std::fs::create_dir(dir.path().join(name)).expect("a directory");
         }
         std::fs::write(dir.path().join("fences"), "").expect("a lock file");
-        Home { dir }
+        CommandFixture { dir }
     }
 
-    pub(crate) fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn path_to(&self, name: &str) -> PathBuf {
         self.dir.path().canonicalize().expect("it is there").join(name)
     }
 
-    pub(crate) fn work(&self) -> PathBuf {
-        self.at("work")
+    pub(crate) fn work_dir(&self) -> PathBuf {
+        self.path_to("work")
     }
 
-    pub(crate) fn spec(&self) -> FenceSpec {
-        spec_at(&self.at(""))
+    pub(crate) fn sandbox_spec(&self) -> SandboxSpec {
+        sandbox_spec_at(&self.path_to(""))
     }
 
-    pub(crate) fn commands(&self, tier: Tier) -> Commands {
-        self.covered(tier, || Box::new(Clear))
+    pub(crate) fn commands_in(&self, tier: SandboxBackend) -> Commands {
+        self.commands_with_filter(tier, || Box::new(PassthroughFilter))
     }
 
-    pub(crate) fn covered(
+    pub(crate) fn commands_with_filter(
         &self,
-        tier: Tier,
-        cover: impl Fn() -> Box<dyn Veil> + Send + Sync + 'static,
+        tier: SandboxBackend,
+        cover: impl Fn() -> Box<dyn OutputFilter> + Send + Sync + 'static,
     ) -> Commands {
-        commands_at(&self.at(""), tier, cover)
+        commands_at(&self.path_to(""), tier, cover)
     }
 
-    pub(crate) fn order(&self, commands: &Commands, command: &str) -> RunOrder {
-        order_at(&self.work(), commands, command)
+    pub(crate) fn command_spec(&self, commands: &Commands, command: &str) -> CommandSpec {
+        command_spec_at(&self.work_dir(), commands, command)
     }
 
-    /// What stands in the directory of spilled output.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.at("output")).expect("the directory");
+    /// Returns the files in the directory of spilled output.
+    pub(crate) fn output_files(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path_to("output")).expect("the directory");
         entries.map(|entry| entry.expect("an entry").path()).collect()
     }
 }
 
-pub(crate) fn spec_at(dir: &Path) -> FenceSpec {
+pub(crate) fn sandbox_spec_at(dir: &Path) -> SandboxSpec {
     let work = dir.join("work");
-    FenceSpec {
-        scope: Scope::write(work.to_str().expect("plain names")),
+    SandboxSpec {
+        scope: Scope::writable(work.to_str().expect("plain names")),
         read_only: false,
         dirs: PodDirs {
             tmp: dir.join("tmp"),
             output: dir.join("output"),
-            fences: dir.join("fences"),
+            lock_file: dir.join("fences"),
             writable_tmp: true,
         },
         masked: Vec::new(),
         lifted: Vec::new(),
-        findings: minke_exec::fence::Findings::default(),
-        network: Network::Off,
+        findings: minke_exec::sandbox::ScopeFindings::default(),
+        network: NetworkAccess::Off,
         env: EnvRules::default(),
     }
 }
 
 pub(crate) fn commands_at(
     dir: &Path,
-    tier: Tier,
-    cover: impl Fn() -> Box<dyn Veil> + Send + Sync + 'static,
+    backend: SandboxBackend,
+    cover: impl Fn() -> Box<dyn OutputFilter> + Send + Sync + 'static,
 ) -> Commands {
-    let spec = spec_at(dir);
+    let spec = sandbox_spec_at(dir);
     Commands::new(CommandsConfig {
-        tier,
+        backend,
         spec: Arc::new(move || spec.clone()),
         output_dir: dir.join("output"),
-        cover: Arc::new(cover),
-        helper: helper(),
-        guard: minke_exec::command::Guard::default(),
+        output_filter: Arc::new(cover),
+        helper: helper_binary(),
+        guard: minke_exec::command::RepositoryGuard::default(),
     })
 }
 
-pub(crate) fn order_at(work: &Path, commands: &Commands, command: &str) -> RunOrder {
-    RunOrder {
+pub(crate) fn command_spec_at(work: &Path, commands: &Commands, command: &str) -> CommandSpec {
+    CommandSpec {
         id: commands.new_id(),
         command: command.to_owned(),
         cwd: work.to_owned(),
@@ -123,74 +125,77 @@ pub(crate) fn order_at(work: &Path, commands: &Commands, command: &str) -> RunOr
     }
 }
 
-/// The tiers of this kernel that hold commands; those that are missing are named.
-pub(crate) fn tiers() -> Vec<Tier> {
-    [Tier::Off, Tier::B, Tier::A].into_iter().filter(|tier| stands(*tier)).collect()
+/// Returns the backends of this kernel that confine commands; prints missing ones.
+pub(crate) fn working_backends() -> Vec<SandboxBackend> {
+    [SandboxBackend::Off, SandboxBackend::Landlock, SandboxBackend::Namespaces]
+        .into_iter()
+        .filter(|tier| backend_works(*tier))
+        .collect()
 }
 
-fn stands(tier: Tier) -> bool {
-    let home = Home::new();
+fn backend_works(tier: SandboxBackend) -> bool {
+    let home = CommandFixture::new();
     let null =
         || std::fs::File::options().read(true).write(true).open("/dev/null").expect("it is there").into();
-    let tried = Fence::compile(tier, &home.spec()).and_then(|fence| {
-        fence.with_helper(helper()).start(Start {
+    let tried = Sandbox::compile_spec(tier, &home.sandbox_spec()).and_then(|fence| {
+        fence.with_helper(helper_binary()).start_command(SandboxCommand {
             argv: vec!["/bin/true".into()],
-            cwd: home.work(),
+            cwd: home.work_dir(),
             stdin: null(),
             stdout: null(),
             stderr: null(),
             tty: false,
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
         })
     });
     if let Err(why) = &tried {
-        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED tier {tier}: {why}");
-        eprintln!("SKIPPED tier {tier}: {why}");
+        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED {tier}: {why}");
+        eprintln!("SKIPPED {tier}: {why}");
     }
     tried.is_ok()
 }
 
-/// News as they came.
+/// Recorded events.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<(Instant, CommandNews)>>>);
+pub(crate) struct RecordedNews(Arc<Mutex<Vec<(Instant, CommandEvent)>>>);
 
-impl Told {
-    pub(crate) fn news(&self) -> News {
+impl RecordedNews {
+    pub(crate) fn news(&self) -> CommandEventSink {
         let told = self.clone();
-        News::new(move |_, news| told.0.lock().unwrap().push((Instant::now(), news)))
+        CommandEventSink::new(move |_, news| told.0.lock().unwrap().push((Instant::now(), news)))
     }
 
-    pub(crate) fn all(&self) -> Vec<CommandNews> {
+    pub(crate) fn all_news(&self) -> Vec<CommandEvent> {
         self.0.lock().unwrap().iter().map(|(_, news)| news.clone()).collect()
     }
 
-    /// The told pieces: start, end and text of each.
-    pub(crate) fn pieces(&self) -> Vec<(u64, u64, String)> {
-        let pieces = self.all().into_iter().filter_map(|news| match news {
-            CommandNews::Output { start, end, text, .. } => Some((start, end, text)),
+    /// Returns start, end and text of the published chunks.
+    pub(crate) fn output_pieces(&self) -> Vec<(u64, u64, String)> {
+        let pieces = self.all_news().into_iter().filter_map(|news| match news {
+            CommandEvent::Output { start, end, text, .. } => Some((start, end, text)),
             _ => None,
         });
         pieces.collect()
     }
 
-    /// The told text, which must have no gap and no overlap.
-    pub(crate) fn joined(&self) -> String {
+    /// Returns the published text, which must have no gap and no overlap.
+    pub(crate) fn joined_output(&self) -> String {
         let mut joined = String::new();
-        for (start, end, text) in self.pieces() {
-            assert_eq!(start, joined.len() as u64, "a piece begins where the one before it ended");
+        for (start, end, text) in self.output_pieces() {
+            assert_eq!(start, joined.len() as u64, "a chunk begins where the previous one ended");
             joined.push_str(&text);
             assert_eq!(end, joined.len() as u64, "offsets count the bytes of the text");
         }
         joined
     }
 
-    pub(crate) fn last(&self) -> Option<CommandNews> {
-        self.all().pop()
+    pub(crate) fn last_news(&self) -> Option<CommandEvent> {
+        self.all_news().pop()
     }
 }
 
-/// Looks again and again until it is so, or the time is over.
-pub(crate) fn until(longest: Duration, what: &str, mut so: impl FnMut() -> bool) {
+/// Polls until a condition holds, or fails after the timeout.
+pub(crate) fn wait_until(longest: Duration, what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + longest;
     while !so() {
         assert!(Instant::now() < end, "not within {longest:?}: {what}");
@@ -198,7 +203,7 @@ pub(crate) fn until(longest: Duration, what: &str, mut so: impl FnMut() -> bool)
     }
 }
 
-pub(crate) async fn until_async(longest: Duration, what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) async fn wait_until_async(longest: Duration, what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + longest;
     while !so() {
         assert!(Instant::now() < end, "not within {longest:?}: {what}");

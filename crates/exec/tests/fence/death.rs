@@ -1,30 +1,29 @@
-//! A pod that is killed: everything it started dies with it, and its lock is free.
+//! When a pod is killed, all its processes die, and its lock is free.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Yard, alive, eventually, tiers};
+use crate::support::{SandboxFixture, count_alive, wait_until, working_backends};
 
-/// The pod of the test below: a process that starts a command with litter and waits for its own death. By itself it does
-/// nothing.
+/// The pod of the test below: starts a command with litter and waits to be killed. Does nothing when run as a test.
 #[tokio::test]
 async fn pod_process() {
     let Ok(told) = std::env::var("MINKE_TEST_POD") else { return };
     let told: Vec<&str> = told.split(' ').collect();
     let [tier, mark, dir] = told[..] else { panic!("{told:?}") };
-    let yard = Yard::below(dir);
+    let yard = SandboxFixture::create_below(dir);
     let line = format!(
         "(sleep 1000.{mark} &); setsid sh -c 'sleep 1000.{mark} & wait' & \
          sh -c 'kill -STOP $$; : 1000.{mark}' & yes 1000.{mark} & echo; read line"
     );
-    // Its output is a pipe that nobody empties.
+    // Its output is a pipe that is never read.
     let mut started = yard.start_into_full_pipe(tier.parse().unwrap(), &line).unwrap();
-    started.wait().await.unwrap();
+    started.wait_for_exit().await.unwrap();
 }
 
 #[test]
 fn a_killed_pod_takes_everything_with_it() {
-    for tier in tiers() {
+    for tier in working_backends() {
         // The pod cannot remove its own directory.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let mark = format!(
@@ -39,10 +38,13 @@ fn a_killed_pod_takes_everything_with_it() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        assert!(eventually(Duration::from_secs(20), || alive(&mark) >= 5), "{tier}: litter did not start");
+        assert!(
+            wait_until(Duration::from_secs(20), || count_alive(&mark) >= 5),
+            "{tier}: litter did not start"
+        );
         pod.kill().unwrap();
         pod.wait().unwrap();
-        let gone = eventually(Duration::from_secs(2), || alive(&mark) == 0);
-        assert!(gone, "{tier}: {} processes outlive their pod", alive(&mark));
+        let gone = wait_until(Duration::from_secs(2), || count_alive(&mark) == 0);
+        assert!(gone, "{tier}: {} processes outlive their pod", count_alive(&mark));
     }
 }

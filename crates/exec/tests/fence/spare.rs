@@ -1,22 +1,22 @@
-//! Spare helpers: what they hold while they wait, how they are used, and that they end.
+//! Spare helpers: their resources while they wait, their use, and their end.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use minke_exec::fence::{Exit, Spare};
-use minke_policy::Tier;
+use minke_exec::sandbox::{ProcessExit, SpareHelper};
+use minke_policy::SandboxBackend;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Yard, eventually, tiers};
+use crate::support::{SandboxFixture, wait_until, working_backends};
 
-fn number(pid: u32) -> Pid {
+fn raw_pid(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
-/// The processes below one, itself among them.
-fn tree(pid: u32) -> Vec<u32> {
+/// Returns a process and its descendants.
+fn process_tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
     while let Some(parent) = found.get(next) {
@@ -29,81 +29,82 @@ fn tree(pid: u32) -> Vec<u32> {
     found
 }
 
-/// How the kernel says that a process fares.
-fn state(pid: u32) -> Option<char> {
+/// Returns the state of a process.
+fn process_state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-fn is_there(pid: u32) -> bool {
+fn process_exists(pid: u32) -> bool {
     PathBuf::from(format!("/proc/{pid}")).exists()
 }
 
-/// A spare of a tier that has come as far as it goes, with its processes.
-fn settled(yard: &Yard, tier: Tier) -> (Spare, Vec<u32>) {
-    let spare = Spare::make(&yard.helper, tier).unwrap();
+/// Returns a spare that has finished its preparation, with its processes.
+fn settled_spare(yard: &SandboxFixture, tier: SandboxBackend) -> (SpareHelper, Vec<u32>) {
+    let spare = SpareHelper::spawn_spare(&yard.helper, tier).unwrap();
     let pid = spare.pid().unwrap();
-    let wanted = if tier == Tier::A { 2 } else { 1 };
+    let wanted = if tier == SandboxBackend::Namespaces { 2 } else { 1 };
     let root = Some(PathBuf::from("/"));
-    let waits =
-        |pid: &u32| state(*pid) == Some('S') && std::fs::read_link(format!("/proc/{pid}/cwd")).ok() == root;
-    let ready = eventually(Duration::from_secs(10), || {
-        let tree = tree(pid);
+    let waits = |pid: &u32| {
+        process_state(*pid) == Some('S') && std::fs::read_link(format!("/proc/{pid}/cwd")).ok() == root
+    };
+    let ready = wait_until(Duration::from_secs(10), || {
+        let tree = process_tree(pid);
         tree.len() == wanted && tree.iter().all(waits)
     });
-    assert!(ready, "{tier}: a spare has {wanted} processes that wait, not {:?}", tree(pid));
-    (spare, tree(pid))
+    assert!(ready, "{tier}: a spare has {wanted} processes that wait, not {:?}", process_tree(pid));
+    (spare, process_tree(pid))
 }
 
 #[tokio::test]
 async fn a_command_of_a_spare_is_held_as_any_other() {
-    for tier in tiers() {
-        let yard = Yard::new();
+    for tier in working_backends() {
+        let yard = SandboxFixture::new();
         let outside = yard.root.path().join("outside");
-        let (spare, _) = settled(&yard, tier);
+        let (spare, _) = settled_spare(&yard, tier);
         let pid = spare.pid().unwrap();
         let line = format!("echo in > in && echo out > {} ; hostname", outside.display());
-        let mut started = yard.start_with(Some(spare), tier, &["bash", "-c", &line]).unwrap();
+        let mut started = yard.start_with_stdio(Some(spare), tier, &["bash", "-c", &line]).unwrap();
         assert_eq!(started.pid(), pid, "{tier}: the spare was not used");
-        assert_eq!(started.wait().await.unwrap(), Exit::Code(0), "{tier}");
+        assert_eq!(started.wait_for_exit().await.unwrap(), ProcessExit::Code(0), "{tier}");
         assert!(yard.work.join("in").exists(), "{tier}");
-        assert_eq!(outside.exists(), tier == Tier::Off, "{tier}");
-        assert!(!is_there(pid), "{tier}: it is reaped");
+        assert_eq!(outside.exists(), tier == SandboxBackend::Off, "{tier}");
+        assert!(!process_exists(pid), "{tier}: it is reaped");
     }
 }
 
 #[tokio::test]
-async fn a_spare_that_is_dead_stopped_or_of_another_tier_costs_no_command() {
-    for tier in tiers() {
-        let yard = Yard::new();
-        let run = async |spare: Spare, what: &str| {
-            let started = yard.start_with(Some(spare), tier, &["bash", "-c", "exit 7"]);
+async fn a_spare_that_is_dead_stopped_or_of_another_backend_costs_no_command() {
+    for tier in working_backends() {
+        let yard = SandboxFixture::new();
+        let run = async |spare: SpareHelper, what: &str| {
+            let started = yard.start_with_stdio(Some(spare), tier, &["bash", "-c", "exit 7"]);
             let mut started = started.unwrap_or_else(|error| panic!("{tier}, {what}: {error}"));
-            let exit = tokio::time::timeout(Duration::from_secs(10), started.wait()).await;
-            assert_eq!(exit.unwrap().unwrap(), Exit::Code(7), "{tier}, {what}");
+            let exit = tokio::time::timeout(Duration::from_secs(10), started.wait_for_exit()).await;
+            assert_eq!(exit.unwrap().unwrap(), ProcessExit::Code(7), "{tier}, {what}");
         };
-        let (dead, tree) = settled(&yard, tier);
-        kill_process(number(dead.pid().unwrap()), Signal::KILL).unwrap();
-        let over = |pid: &u32| matches!(state(*pid), None | Some('Z'));
-        assert!(eventually(Duration::from_secs(5), || tree.iter().all(over)), "{tier}");
+        let (dead, tree) = settled_spare(&yard, tier);
+        kill_process(raw_pid(dead.pid().unwrap()), Signal::KILL).unwrap();
+        let over = |pid: &u32| matches!(process_state(*pid), None | Some('Z'));
+        assert!(wait_until(Duration::from_secs(5), || tree.iter().all(over)), "{tier}");
         run(dead, "dead").await;
-        let (stopped, _) = settled(&yard, tier);
-        kill_process(number(stopped.pid().unwrap()), Signal::STOP).unwrap();
+        let (stopped, _) = settled_spare(&yard, tier);
+        kill_process(raw_pid(stopped.pid().unwrap()), Signal::STOP).unwrap();
         run(stopped, "stopped").await;
-        let other = if tier == Tier::Off { Tier::B } else { Tier::Off };
-        let (other, tree) = settled(&yard, other);
-        run(other, "of another tier").await;
-        let gone = eventually(Duration::from_secs(5), || !tree.iter().any(|pid| is_there(*pid)));
-        assert!(gone, "{tier}: a spare that was passed over is left");
+        let other = if tier == SandboxBackend::Off { SandboxBackend::Landlock } else { SandboxBackend::Off };
+        let (other, tree) = settled_spare(&yard, other);
+        run(other, "of another backend").await;
+        let gone = wait_until(Duration::from_secs(5), || !tree.iter().any(|pid| process_exists(*pid)));
+        assert!(gone, "{tier}: an unused spare is left");
     }
 }
 
-/// Neither a lock nor a directory: an idle pod's loans come back, and nothing is kept busy.
+/// Neither a lock nor a directory, so that loans of an idle pod can be returned.
 #[test]
 fn a_spare_holds_nothing() {
-    for tier in tiers() {
-        let yard = Yard::new();
-        let (spare, tree) = settled(&yard, tier);
+    for tier in working_backends() {
+        let yard = SandboxFixture::new();
+        let (spare, tree) = settled_spare(&yard, tier);
         for pid in &tree {
             assert_eq!(std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), PathBuf::from("/"), "{tier}");
             let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
@@ -114,18 +115,18 @@ fn a_spare_holds_nothing() {
             assert_eq!(open, BTreeSet::from(["/dev/null".to_owned(), "socket".to_owned()]), "{tier}");
         }
         drop(spare);
-        let gone = eventually(Duration::from_secs(5), || !tree.iter().any(|pid| is_there(*pid)));
-        assert!(gone, "{tier}: a spare that was dropped is left");
+        let gone = wait_until(Duration::from_secs(5), || !tree.iter().any(|pid| process_exists(*pid)));
+        assert!(gone, "{tier}: a dropped spare is left");
     }
 }
 
-/// The pod of the test below. By itself it does nothing.
+/// The pod of the test below. Does nothing when run as a test.
 #[test]
 fn pod_with_a_spare() {
     let Ok(told) = std::env::var("MINKE_TEST_POD_WITH_SPARE") else { return };
     let (tier, file) = told.split_once(' ').unwrap();
-    let yard = Yard::new();
-    let (_spare, tree) = settled(&yard, tier.parse().unwrap());
+    let yard = SandboxFixture::new();
+    let (_spare, tree) = settled_spare(&yard, tier.parse().unwrap());
     let text = tree.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     std::fs::write(format!("{file}.new"), text).unwrap();
     std::fs::rename(format!("{file}.new"), file).unwrap();
@@ -134,7 +135,7 @@ fn pod_with_a_spare() {
 
 #[test]
 fn a_spare_ends_with_its_pod() {
-    for tier in tiers() {
+    for tier in working_backends() {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let file = dir.path().join("pids");
         let mut pod = Command::new(std::env::current_exe().unwrap())
@@ -144,14 +145,14 @@ fn a_spare_ends_with_its_pod() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        assert!(eventually(Duration::from_secs(20), || file.exists()), "{tier}: no spare was made");
+        assert!(wait_until(Duration::from_secs(20), || file.exists()), "{tier}: no spare was made");
         let text = std::fs::read_to_string(&file).unwrap();
         let tree: Vec<u32> = text.split(' ').map(|pid| pid.parse().unwrap()).collect();
-        assert!(tree.iter().all(|pid| is_there(*pid)), "{tier}");
+        assert!(tree.iter().all(|pid| process_exists(*pid)), "{tier}");
         pod.kill().unwrap();
         pod.wait().unwrap();
-        // They end at once; whoever reaps them, on a machine with much to do, does not.
-        let gone = eventually(Duration::from_secs(10), || !tree.iter().any(|pid| is_there(*pid)));
+        // They exit at once, but on a busy machine they may be reaped later.
+        let gone = wait_until(Duration::from_secs(10), || !tree.iter().any(|pid| process_exists(*pid)));
         assert!(gone, "{tier}: a spare outlives its pod");
     }
 }

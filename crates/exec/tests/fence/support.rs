@@ -1,4 +1,4 @@
-//! A yard: directories of a pod, a scope, and commands in a fence around them.
+//! Fixtures: directories of a pod, a scope, and sandboxed commands.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -8,84 +8,87 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use minke_exec::fence::{
-    EnvRules, Exit, Fence, FenceError, FenceSpec, Helper, Limits, Network, PodDirs, Spare, Start, Started,
+use minke_exec::sandbox::{
+    CommandLimits, EnvRules, HelperBinary, NetworkAccess, PodDirs, ProcessExit, Sandbox, SandboxChild,
+    SandboxCommand, SandboxError, SandboxSpec, SpareHelper,
 };
-use minke_policy::Tier;
+use minke_policy::SandboxBackend;
 use minke_record::Scope;
 
-/// Set where every command is to be started by a spare helper.
+/// If set, every command is started by a spare helper.
 pub(crate) const WITH_SPARES: &str = "MINKE_TEST_WITH_SPARES";
 
-/// Tiers that hold something and work here, each tried for real once; and none at all.
-pub(crate) fn tiers() -> Vec<Tier> {
-    let mut tiers = vec![Tier::Off];
-    tiers.extend(holding());
+/// Returns `off` and the confining backends that work here, each tried once.
+pub(crate) fn working_backends() -> Vec<SandboxBackend> {
+    let mut tiers = vec![SandboxBackend::Off];
+    tiers.extend(confining_backends());
     tiers
 }
 
-/// Tiers that hold something and work here. One that is missing is said aloud; with `MINKE_NO_SKIP` it is a failure.
-pub(crate) fn holding() -> Vec<Tier> {
-    let wanted = [Tier::B, Tier::A].into_iter().chain(bwrap().map(|_| Tier::APrime));
-    wanted.filter(|tier| works(*tier)).collect()
+/// Returns the confining backends that work here. Prints missing ones; with `MINKE_NO_SKIP` they are failures.
+pub(crate) fn confining_backends() -> Vec<SandboxBackend> {
+    let wanted = [SandboxBackend::Landlock, SandboxBackend::Namespaces]
+        .into_iter()
+        .chain(find_bubblewrap().map(|_| SandboxBackend::Bubblewrap));
+    wanted.filter(|tier| backend_works(*tier)).collect()
 }
 
-/// Tiers with mounts that work here.
-pub(crate) fn mounting() -> Vec<Tier> {
-    holding().into_iter().filter(|tier| *tier != Tier::B).collect()
+/// Returns the backends with mounts that work here.
+pub(crate) fn mounting_backends() -> Vec<SandboxBackend> {
+    confining_backends().into_iter().filter(|tier| *tier != SandboxBackend::Landlock).collect()
 }
 
-fn works(tier: Tier) -> bool {
-    static TRIED: Mutex<Vec<(Tier, bool)>> = Mutex::new(Vec::new());
-    let mut tried = TRIED.lock().unwrap();
+fn backend_works(tier: SandboxBackend) -> bool {
+    static TRIED_BACKENDS: Mutex<Vec<(SandboxBackend, bool)>> = Mutex::new(Vec::new());
+    let mut tried = TRIED_BACKENDS.lock().unwrap();
     if let Some((_, works)) = tried.iter().find(|(known, _)| *known == tier) {
         return *works;
     }
-    let why = Yard::new().start(tier, "true").map(drop).err();
+    let why = SandboxFixture::new().start_line(tier, "true").map(drop).err();
     if let Some(why) = &why {
-        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED tier {tier}: {why}");
-        eprintln!("SKIPPED tier {tier}: {why}");
+        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED {tier}: {why}");
+        eprintln!("SKIPPED {tier}: {why}");
     }
     tried.push((tier, why.is_none()));
     why.is_none()
 }
 
-/// The system's `bwrap`, or another one that is named.
-fn bwrap() -> Option<PathBuf> {
+/// Returns the system's bubblewrap, or the one that an environment variable names.
+fn find_bubblewrap() -> Option<PathBuf> {
     let named = std::env::var_os("MINKE_BWRAP").map(PathBuf::from);
     named.or_else(|| Some(PathBuf::from("/usr/bin/bwrap"))).filter(|path| path.exists())
 }
 
-pub(crate) struct Yard {
+pub(crate) struct SandboxFixture {
     pub(crate) root: tempfile::TempDir,
     pub(crate) work: PathBuf,
-    pub(crate) spec: FenceSpec,
-    /// Part of the command lines of this yard's processes, by which they are found.
+    pub(crate) spec: SandboxSpec,
+    /// A part of the command lines of this fixture's processes, by which they are found.
     pub(crate) mark: String,
-    pub(crate) helper: Helper,
+    pub(crate) helper: HelperBinary,
     input: std::io::PipeWriter,
     stdin: std::io::PipeReader,
     out: File,
     err: File,
 }
 
-pub(crate) struct Ran {
-    pub(crate) exit: Exit,
+pub(crate) struct CommandRun {
+    pub(crate) exit: ProcessExit,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Yard {
-    pub(crate) fn new() -> Yard {
-        Yard::below("/var/tmp")
+impl SandboxFixture {
+    pub(crate) fn new() -> SandboxFixture {
+        SandboxFixture::create_below("/var/tmp")
     }
 
-    /// A yard whose grant lies below `/tmp`, which is another directory inside a fence.
-    pub(crate) fn in_tmp() -> Yard {
-        Yard::below("/tmp")
+    /// Creates a fixture whose grant is below `/tmp`, which is another directory inside a sandbox.
+    pub(crate) fn in_tmp() -> SandboxFixture {
+        SandboxFixture::create_below("/tmp")
     }
 
-    pub(crate) fn below(dir: &str) -> Yard {
+    pub(crate) fn create_below(dir: &str) -> SandboxFixture {
         let root = tempfile::tempdir_in(dir).unwrap();
         let at = root.path().canonicalize().unwrap();
         let [work, tmp, output] = ["work", "pod/tmp", "pod/output"].map(|name| at.join(name));
@@ -94,47 +97,51 @@ impl Yard {
         }
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let mark = format!("{}{:03}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let spec = FenceSpec {
-            scope: Scope::write(work.to_str().unwrap()),
+        let spec = SandboxSpec {
+            scope: Scope::writable(work.to_str().unwrap()),
             read_only: false,
-            dirs: PodDirs { tmp, output, fences: at.join("pod/fences"), writable_tmp: true },
+            dirs: PodDirs { tmp, output, lock_file: at.join("pod/fences"), writable_tmp: true },
             masked: Vec::new(),
             lifted: Vec::new(),
-            findings: minke_exec::fence::Findings::default(),
-            network: Network::Off,
+            findings: minke_exec::sandbox::ScopeFindings::default(),
+            network: NetworkAccess::Off,
             env: EnvRules::default(),
         };
         let (stdin, input) = std::io::pipe().unwrap();
         let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let helper = Helper::at(env!("CARGO_BIN_EXE_minke-fence"));
-        Yard { root, work, spec, mark, helper, input, stdin, out, err }
+        let helper = HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-fence"));
+        SandboxFixture { root, work, spec, mark, helper, input, stdin, out, err }
     }
 
-    pub(crate) fn fence(&self, tier: Tier) -> Result<Fence, FenceError> {
-        let fence = Fence::compile(tier, &self.spec)?;
-        let fence = match bwrap() {
-            Some(bwrap) => fence.with_bwrap(bwrap),
+    pub(crate) fn compile_sandbox(&self, tier: SandboxBackend) -> Result<Sandbox, SandboxError> {
+        let fence = Sandbox::compile_spec(tier, &self.spec)?;
+        let fence = match find_bubblewrap() {
+            Some(bwrap) => fence.with_bubblewrap(bwrap),
             None => fence,
         };
         Ok(fence.with_helper(self.helper.clone()))
     }
 
-    pub(crate) fn start(&self, tier: Tier, line: &str) -> Result<Started, FenceError> {
+    pub(crate) fn start_line(&self, tier: SandboxBackend, line: &str) -> Result<SandboxChild, SandboxError> {
         self.start_argv(tier, &["bash", "-c", line])
     }
 
-    pub(crate) fn start_argv(&self, tier: Tier, argv: &[&str]) -> Result<Started, FenceError> {
+    pub(crate) fn start_argv(
+        &self,
+        tier: SandboxBackend,
+        argv: &[&str],
+    ) -> Result<SandboxChild, SandboxError> {
         let with_spare = std::env::var_os(WITH_SPARES).is_some();
-        let spare = if with_spare { Some(Spare::make(&self.helper, tier)?) } else { None };
-        self.start_with(spare, tier, argv)
+        let spare = if with_spare { Some(SpareHelper::spawn_spare(&self.helper, tier)?) } else { None };
+        self.start_with_stdio(spare, tier, argv)
     }
 
-    pub(crate) fn start_with(
+    pub(crate) fn start_with_stdio(
         &self,
-        spare: Option<Spare>,
-        tier: Tier,
+        spare: Option<SpareHelper>,
+        tier: SandboxBackend,
         argv: &[&str],
-    ) -> Result<Started, FenceError> {
+    ) -> Result<SandboxChild, SandboxError> {
         self.out.set_len(0).unwrap();
         self.err.set_len(0).unwrap();
         let end = |file: &File| {
@@ -142,29 +149,33 @@ impl Yard {
             file.rewind().unwrap();
             OwnedFd::from(file)
         };
-        let start = Start {
+        let start = SandboxCommand {
             argv: argv.iter().map(Into::into).collect(),
             cwd: self.work.clone(),
             stdin: self.stdin.try_clone().unwrap().into(),
             stdout: end(&self.out),
             stderr: end(&self.err),
             tty: false,
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
         };
-        self.fence(tier)?.start_with(spare, start)
+        self.compile_sandbox(tier)?.start_with_spare(spare, start)
     }
 
-    /// Starts a shell line whose output goes into a pipe that is never read.
-    pub(crate) fn start_into_full_pipe(&self, tier: Tier, line: &str) -> Result<Started, FenceError> {
+    /// Starts a shell line whose output goes to a pipe that is never read.
+    pub(crate) fn start_into_full_pipe(
+        &self,
+        tier: SandboxBackend,
+        line: &str,
+    ) -> Result<SandboxChild, SandboxError> {
         let (unread, full) = std::io::pipe().unwrap();
-        let started = self.fence(tier)?.start(Start {
+        let started = self.compile_sandbox(tier)?.start_command(SandboxCommand {
             argv: ["bash", "-c", line].iter().map(Into::into).collect(),
             cwd: self.work.clone(),
             stdin: self.stdin.try_clone().unwrap().into(),
             stdout: full.try_clone().unwrap().into(),
             stderr: full.into(),
             tty: false,
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
         });
         std::mem::drop(std::thread::spawn(move || {
             let _unread = unread;
@@ -173,46 +184,47 @@ impl Yard {
         started
     }
 
-    /// Runs a shell line to its end.
-    pub(crate) async fn run(&self, tier: Tier, line: &str) -> Ran {
-        let mut started = self.start(tier, line).unwrap_or_else(|error| panic!("{tier}: {error}"));
-        let exit = tokio::time::timeout(Duration::from_secs(20), started.wait()).await.unwrap().unwrap();
-        Ran { exit, out: read(&self.out), err: read(&self.err) }
+    /// Runs a shell line until it ends.
+    pub(crate) async fn run_line(&self, tier: SandboxBackend, line: &str) -> CommandRun {
+        let mut started = self.start_line(tier, line).unwrap_or_else(|error| panic!("{tier}: {error}"));
+        let exit =
+            tokio::time::timeout(Duration::from_secs(20), started.wait_for_exit()).await.unwrap().unwrap();
+        CommandRun { exit, out: read_file(&self.out), err: read_file(&self.err) }
     }
 
-    /// Runs a shell line on a terminal; what was shown there.
-    pub(crate) async fn run_on_terminal(&self, tier: Tier, line: &str) -> (String, Exit) {
+    /// Runs a shell line on a terminal and returns its output.
+    pub(crate) async fn run_on_terminal(&self, tier: SandboxBackend, line: &str) -> (String, ProcessExit) {
         let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
         let ours = rustix::pty::openpt(flags).unwrap();
         rustix::pty::unlockpt(&ours).unwrap();
         let name = rustix::pty::ptsname(&ours, Vec::new()).unwrap();
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
         let theirs = || rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).unwrap();
-        let start = Start {
+        let start = SandboxCommand {
             argv: ["bash", "-c", line].iter().map(Into::into).collect(),
             cwd: self.work.clone(),
             stdin: theirs(),
             stdout: theirs(),
             stderr: theirs(),
             tty: true,
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
         };
-        let mut started = self.fence(tier).unwrap().start(start).unwrap();
-        let exit = started.wait().await.unwrap();
+        let mut started = self.compile_sandbox(tier).unwrap().start_command(start).unwrap();
+        let exit = started.wait_for_exit().await.unwrap();
         let mut shown = [0; 4096];
-        // What was written stays readable after the other side is closed.
+        // The output stays readable after the other side is closed.
         let read = rustix::io::read(&ours, &mut shown).unwrap();
         (String::from_utf8_lossy(&shown[..read]).into_owned(), exit)
     }
 
-    /// Every path below the yard but the pod's own temporary directory, with kind and time of change.
-    pub(crate) fn listing(&self) -> Vec<String> {
+    /// Lists every path below the fixture except the pod's temporary directory, with kind and modification time.
+    pub(crate) fn list_tree(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut pending = vec![self.root.path().canonicalize().unwrap()];
         while let Some(path) = pending.pop() {
             let there = path.symlink_metadata().unwrap();
             let (kind, modified) = (there.file_type(), there.modified().unwrap());
-            let is_lock = path == self.spec.dirs.fences;
+            let is_lock = path == self.spec.dirs.lock_file;
             found.push(format!("{} {kind:?} {:?}", path.display(), (!is_lock).then_some(modified)));
             if kind.is_dir() && path != self.spec.dirs.tmp {
                 pending.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -222,8 +234,8 @@ impl Yard {
         found
     }
 
-    /// Makes a file in the yard, with the directories that lead to it.
-    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+    /// Creates a file and its directories.
+    pub(crate) fn create_file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.root.path().canonicalize().unwrap().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
@@ -234,28 +246,32 @@ impl Yard {
         (&self.input).write_all(text.as_bytes()).unwrap();
     }
 
-    pub(crate) fn await_output(&self, text: &str) {
-        let came = eventually(Duration::from_secs(10), || read(&self.out).contains(text));
-        assert!(came, "{text:?} did not come: {}", read(&self.err));
+    pub(crate) fn wait_for_output(&self, text: &str) {
+        let came = wait_until(Duration::from_secs(10), || read_file(&self.out).contains(text));
+        assert!(came, "{text:?} was not printed: {}", read_file(&self.err));
     }
 
-    /// Whether a fence of this yard is alive.
+    /// Whether a sandbox of this fixture is running.
     pub(crate) fn is_locked(&self) -> bool {
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(&self.spec.dirs.fences);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.spec.dirs.lock_file);
         rustix::fs::flock(file.unwrap(), rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
     }
 }
 
-fn read(file: &File) -> String {
+fn read_file(file: &File) -> String {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
     file.read_exact_at(&mut bytes, 0).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Looks again until something holds, for at most that long.
-pub(crate) fn eventually(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+/// Polls until a condition holds; returns false after `limit`.
+pub(crate) fn wait_until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + limit;
     while !holds() {
         if Instant::now() > until {
@@ -266,8 +282,8 @@ pub(crate) fn eventually(limit: Duration, mut holds: impl FnMut() -> bool) -> bo
     true
 }
 
-/// Living processes whose command line holds the mark.
-pub(crate) fn alive(mark: &str) -> usize {
+/// Returns the number of live processes whose command line contains the mark.
+pub(crate) fn count_alive(mark: &str) -> usize {
     let living = |dir: &Path| {
         let state = std::fs::read_to_string(dir.join("stat")).ok()?;
         let state = state.rsplit_once(')')?.1.trim_start().chars().next()?;

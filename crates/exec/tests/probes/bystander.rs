@@ -1,7 +1,7 @@
-//! The bystander: a process outside that a command must not reach.
+//! The bystander: a process outside the sandbox that a command must not reach.
 //!
-//! It blocks every signal, so that those which reached it stay pending and can be seen; it keeps a secret in its
-//! environment, its arguments, its memory and an open file, and says where.
+//! It blocks every signal, so that received signals stay pending and are visible. It has a secret in its environment,
+//! its arguments, its memory and an open file, and prints where.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,11 +10,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
+use crate::attacker::CANARY;
 use crate::attacks::SIGNALS;
-use crate::inside::CANARY;
 use crate::sys::sys;
 
-pub(crate) struct Bystander {
+pub(crate) struct BystanderProcess {
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -22,8 +22,8 @@ pub(crate) struct Bystander {
     descriptor: i32,
 }
 
-impl Bystander {
-    pub(crate) fn start(program: &Path, file: &Path) -> io::Result<Bystander> {
+impl BystanderProcess {
+    pub(crate) fn start(program: &Path, file: &Path) -> io::Result<BystanderProcess> {
         let mut child = Command::new(program)
             .arg("bystander")
             .arg(file)
@@ -33,7 +33,7 @@ impl Bystander {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let missing = || io::Error::other("a pipe was asked for");
+        let missing = || io::Error::other("the pipe is missing");
         let ask = child.stdin.take().ok_or_else(missing)?;
         let mut answers = BufReader::new(child.stdout.take().ok_or_else(missing)?);
         let mut line = String::new();
@@ -41,7 +41,7 @@ impl Bystander {
         let mut words = line.split_whitespace().map(|word| word.parse().map_err(io::Error::other));
         let address = words.next().ok_or_else(missing)??;
         let descriptor = words.next().ok_or_else(missing)?? as i32;
-        Ok(Bystander { child, ask, answers, address, descriptor })
+        Ok(BystanderProcess { child, ask, answers, address, descriptor })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -56,8 +56,8 @@ impl Bystander {
         self.descriptor
     }
 
-    /// The probes whose signals are waiting for it.
-    pub(crate) fn signalled(&self) -> io::Result<Vec<&'static str>> {
+    /// Returns the probes whose signals are pending.
+    pub(crate) fn pending_probes(&self) -> io::Result<Vec<&'static str>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let pending = status
             .lines()
@@ -68,8 +68,8 @@ impl Bystander {
         Ok(reached.map(|(probe, _)| *probe).collect())
     }
 
-    /// What it now has in memory where its secret was.
-    pub(crate) fn memory(&mut self) -> io::Result<String> {
+    /// Returns the current memory content at the secret's address.
+    pub(crate) fn read_memory(&mut self) -> io::Result<String> {
         self.ask.write_all(b"\n")?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
@@ -77,14 +77,14 @@ impl Bystander {
     }
 }
 
-impl Drop for Bystander {
+impl Drop for BystanderProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// `bystander FILE …`: what the process itself does. It ends with its starter, whose end closes the pipe.
+/// `bystander FILE …`: the process itself. It ends when the process that started it closes the pipe.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let all = [u64::MAX];
     let _ = sys!(SYS_rt_sigprocmask, libc::SIG_BLOCK, all.as_ptr(), 0, size_of_val(&all));
@@ -98,7 +98,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     }
     for line in io::stdin().lock().lines() {
-        // Read anew each time: somebody else may have written there.
+        // Read it from memory each time, because another process may have written there.
         let now = std::hint::black_box(&memory).clone();
         let text = format!("{}\n", String::from_utf8_lossy(&now));
         if line.is_err() || out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

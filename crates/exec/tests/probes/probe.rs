@@ -1,18 +1,19 @@
-//! What a probe is: one attack, the system call it makes, the wall that must stop it, and what it may show where.
+//! A probe: one attack, its system call, the restriction that must stop it, and the documented gaps.
 //!
-//! Here: the words of the table. Elsewhere: the attacks (`attacks`), running them (`inside`, `column`), judging (`table`).
+//! Here: the vocabulary of the table. Elsewhere: the attacks (`attacks`), running them (`attacker`, `column_run`),
+//! checking (`table`).
 
 use std::fmt;
 use std::io;
 
-use minke_exec::fence::Walls;
+use minke_exec::sandbox::Restrictions;
 
-use crate::inside::Ground;
-use crate::sys::short;
+use crate::attacker::AttackContext;
+use crate::sys::error_name;
 
-/// What holds a command.
+/// A restriction on a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Wall {
+pub(crate) enum TestedRestriction {
     Descriptors,
     Limits,
     PidNamespace,
@@ -20,7 +21,7 @@ pub(crate) enum Wall {
     UtsNamespace,
     NetNamespace,
     ReadOnlyRoot,
-    Carved,
+    Exclusions,
     Masks,
     Names,
     Tmp,
@@ -34,308 +35,323 @@ pub(crate) enum Wall {
     SeccompSockets,
     SeccompCalls,
     SeccompSetId,
-    /// The filter of the environment; it stands in every tier.
+    /// The filter of environment variables; active in every backend.
     Environment,
-    /// The fence's init or watcher, which ends the whole tree; it stands in every tier.
+    /// The sandbox's init or supervisor, which ends the process tree; active in every backend.
     Watcher,
 }
 
-impl Wall {
-    /// Those that a test can leave out, each with the one that must go first because it stands before it, or because
-    /// without it the kernel would not make the other.
-    pub(crate) const REMOVABLE: [(Wall, Walls, Walls); 21] = [
-        (Wall::Descriptors, Walls::DESCRIPTORS, Walls::NONE),
-        (Wall::Limits, Walls::LIMITS, Walls::NONE),
-        (Wall::PidNamespace, Walls::PID_NAMESPACE, Walls::PROC),
-        (Wall::IpcNamespace, Walls::IPC_NAMESPACE, Walls::NONE),
-        (Wall::UtsNamespace, Walls::UTS_NAMESPACE, Walls::NONE),
-        (Wall::NetNamespace, Walls::NET_NAMESPACE, Walls::NONE),
-        (Wall::ReadOnlyRoot, Walls::READ_ONLY_ROOT, Walls::NONE),
-        (Wall::Carved, Walls::CARVED, Walls::NONE),
-        (Wall::Masks, Walls::MASKS, Walls::NONE),
-        (Wall::Names, Walls::PROTECTED, Walls::NONE),
-        (Wall::Tmp, Walls::TMP, Walls::NONE),
-        (Wall::Devices, Walls::DEVICES, Walls::NONE),
-        (Wall::Proc, Walls::PROC, Walls::NONE),
-        (Wall::NoNewPrivileges, Walls::NO_NEW_PRIVILEGES, Walls::CAPABILITIES),
-        (Wall::Capabilities, Walls::CAPABILITIES, Walls::NONE),
-        (Wall::LandlockFiles, Walls::LANDLOCK_FILES, Walls::NONE),
-        (Wall::LandlockTcp, Walls::LANDLOCK_TCP, Walls::SECCOMP_SOCKETS),
-        (Wall::LandlockScope, Walls::LANDLOCK_SCOPE, Walls::NONE),
-        (Wall::SeccompSockets, Walls::SECCOMP_SOCKETS, Walls::NONE),
-        (Wall::SeccompCalls, Walls::SECCOMP_CALLS, Walls::NONE),
-        (Wall::SeccompSetId, Walls::SECCOMP_SET_ID, Walls::NONE),
+impl TestedRestriction {
+    /// The restrictions that a test can omit. Each with those that must be omitted first, because they hide the effect
+    /// or because the kernel requires them.
+    pub(crate) const REMOVABLE: [(TestedRestriction, Restrictions, Restrictions); 21] = [
+        (TestedRestriction::Descriptors, Restrictions::DESCRIPTORS, Restrictions::NONE),
+        (TestedRestriction::Limits, Restrictions::LIMITS, Restrictions::NONE),
+        (TestedRestriction::PidNamespace, Restrictions::PID_NAMESPACE, Restrictions::PROC),
+        (TestedRestriction::IpcNamespace, Restrictions::IPC_NAMESPACE, Restrictions::NONE),
+        (TestedRestriction::UtsNamespace, Restrictions::UTS_NAMESPACE, Restrictions::NONE),
+        (TestedRestriction::NetNamespace, Restrictions::NET_NAMESPACE, Restrictions::NONE),
+        (TestedRestriction::ReadOnlyRoot, Restrictions::READ_ONLY_ROOT, Restrictions::NONE),
+        (TestedRestriction::Exclusions, Restrictions::EXCLUSIONS, Restrictions::NONE),
+        (TestedRestriction::Masks, Restrictions::MASKS, Restrictions::NONE),
+        (TestedRestriction::Names, Restrictions::PROTECTED, Restrictions::NONE),
+        (TestedRestriction::Tmp, Restrictions::TMP, Restrictions::NONE),
+        (TestedRestriction::Devices, Restrictions::DEVICES, Restrictions::NONE),
+        (TestedRestriction::Proc, Restrictions::PROC, Restrictions::NONE),
+        (TestedRestriction::NoNewPrivileges, Restrictions::NO_NEW_PRIVILEGES, Restrictions::CAPABILITIES),
+        (TestedRestriction::Capabilities, Restrictions::CAPABILITIES, Restrictions::NONE),
+        (TestedRestriction::LandlockFiles, Restrictions::LANDLOCK_FILES, Restrictions::NONE),
+        (TestedRestriction::LandlockTcp, Restrictions::LANDLOCK_TCP, Restrictions::SECCOMP_SOCKETS),
+        (TestedRestriction::LandlockScope, Restrictions::LANDLOCK_SCOPE, Restrictions::NONE),
+        (TestedRestriction::SeccompSockets, Restrictions::SECCOMP_SOCKETS, Restrictions::NONE),
+        (TestedRestriction::SeccompCalls, Restrictions::SECCOMP_CALLS, Restrictions::NONE),
+        (TestedRestriction::SeccompSetId, Restrictions::SECCOMP_SET_ID, Restrictions::NONE),
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Wall::Descriptors => "close_range",
-            Wall::Limits => "rlimits",
-            Wall::PidNamespace => "pid namespace",
-            Wall::IpcNamespace => "ipc namespace",
-            Wall::UtsNamespace => "uts namespace",
-            Wall::NetNamespace => "net namespace",
-            Wall::ReadOnlyRoot => "read-only root",
-            Wall::Carved => "carved subtree",
-            Wall::Masks => "mask",
-            Wall::Names => "protected names",
-            Wall::Tmp => "own /tmp",
-            Wall::Devices => "minimal /dev",
-            Wall::Proc => "fresh /proc",
-            Wall::NoNewPrivileges => "no new privileges",
-            Wall::Capabilities => "no capabilities",
-            Wall::LandlockFiles => "Landlock files",
-            Wall::LandlockTcp => "Landlock TCP",
-            Wall::LandlockScope => "Landlock scope",
-            Wall::SeccompSockets => "seccomp sockets",
-            Wall::SeccompCalls => "seccomp calls",
-            Wall::SeccompSetId => "seccomp set-id",
-            Wall::Environment => "environment filter",
-            Wall::Watcher => "init or watcher",
+            TestedRestriction::Descriptors => "close_range",
+            TestedRestriction::Limits => "rlimits",
+            TestedRestriction::PidNamespace => "pid namespace",
+            TestedRestriction::IpcNamespace => "ipc namespace",
+            TestedRestriction::UtsNamespace => "uts namespace",
+            TestedRestriction::NetNamespace => "net namespace",
+            TestedRestriction::ReadOnlyRoot => "read-only root",
+            TestedRestriction::Exclusions => "carved subtree",
+            TestedRestriction::Masks => "mask",
+            TestedRestriction::Names => "protected names",
+            TestedRestriction::Tmp => "own /tmp",
+            TestedRestriction::Devices => "minimal /dev",
+            TestedRestriction::Proc => "fresh /proc",
+            TestedRestriction::NoNewPrivileges => "no new privileges",
+            TestedRestriction::Capabilities => "no capabilities",
+            TestedRestriction::LandlockFiles => "Landlock files",
+            TestedRestriction::LandlockTcp => "Landlock TCP",
+            TestedRestriction::LandlockScope => "Landlock scope",
+            TestedRestriction::SeccompSockets => "seccomp sockets",
+            TestedRestriction::SeccompCalls => "seccomp calls",
+            TestedRestriction::SeccompSetId => "seccomp set-id",
+            TestedRestriction::Environment => "environment filter",
+            TestedRestriction::Watcher => "init or watcher",
         }
     }
 }
 
-/// What tier B leaves open, in the words of `docs/reference/sandbox.md`.
+/// The gaps of the landlock backend, as worded in `docs/reference/sandbox.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Rest {
-    /// Changes of mode, owner, times and attributes of files outside.
+pub(crate) enum DocumentedGap {
+    /// Mode, owner, times and attributes of files outside can be changed.
     Metadata,
-    /// Protected names are held by the file tools only.
+    /// Protected names are protected by the file tools only.
     Names,
-    /// Other processes are visible, and not counted by fence.
+    /// Other processes are visible, and are not counted per sandbox.
     Processes,
-    /// What can be asked without opening anything: `stat` of a covered file, the machine's name.
+    /// Facts that need no open file: `stat` of a masked file, the host name.
     Looks,
 }
 
-impl Rest {
-    pub(crate) const ALL: [Rest; 4] = [Rest::Metadata, Rest::Names, Rest::Processes, Rest::Looks];
+impl DocumentedGap {
+    pub(crate) const ALL: [DocumentedGap; 4] =
+        [DocumentedGap::Metadata, DocumentedGap::Names, DocumentedGap::Processes, DocumentedGap::Looks];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Rest::Metadata => "metadata",
-            Rest::Names => "protected names",
-            Rest::Processes => "processes",
-            Rest::Looks => "looks",
+            DocumentedGap::Metadata => "metadata",
+            DocumentedGap::Names => "protected names",
+            DocumentedGap::Processes => "processes",
+            DocumentedGap::Looks => "looks",
         }
     }
 }
 
-/// The fence that a probe is tried in.
+/// The sandbox for a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Stage {
-    /// Write on `work`, read on `reads` and `home`.
+pub(crate) enum ProbeStage {
+    /// Write access to `work`, read access to `reads` and `home`.
     Plain,
-    /// The same and write on `flat`, not recursively; parts of `work` denied for writing, others for reading.
+    /// Also non-recursive write access to `flat`; parts of `work` denied for writing, others for reading.
     Denied,
     /// `sandbox.mode = "read_only"` and `sandbox.writable_tmp = false`.
     ReadOnly,
-    /// Granted hosts: a proxy's socket is bound in.
+    /// Granted hosts: a proxy socket is available.
     Proxy,
     /// Standard input is a terminal.
     Terminal,
-    /// Limits so small that a quick probe reaches them.
+    /// Limits that a quick probe can reach.
     Small,
 }
 
-impl Stage {
-    pub(crate) const ALL: [Stage; 6] =
-        [Stage::Plain, Stage::Denied, Stage::ReadOnly, Stage::Proxy, Stage::Terminal, Stage::Small];
+impl ProbeStage {
+    pub(crate) const ALL: [ProbeStage; 6] = [
+        ProbeStage::Plain,
+        ProbeStage::Denied,
+        ProbeStage::ReadOnly,
+        ProbeStage::Proxy,
+        ProbeStage::Terminal,
+        ProbeStage::Small,
+    ];
 
-    /// Tier B cannot express it, and says so instead of starting anything.
-    pub(crate) fn refused_in_b(self) -> bool {
-        matches!(self, Stage::Denied | Stage::Proxy)
+    /// Whether the landlock backend cannot express it and refuses to start.
+    pub(crate) fn is_refused_by_landlock(self) -> bool {
+        matches!(self, ProbeStage::Denied | ProbeStage::Proxy)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Stage::Plain => "plain",
-            Stage::Denied => "denied",
-            Stage::ReadOnly => "read-only",
-            Stage::Proxy => "proxy",
-            Stage::Terminal => "terminal",
-            Stage::Small => "small",
+            ProbeStage::Plain => "plain",
+            ProbeStage::Denied => "denied",
+            ProbeStage::ReadOnly => "read-only",
+            ProbeStage::Proxy => "proxy",
+            ProbeStage::Terminal => "terminal",
+            ProbeStage::Small => "small",
         }
     }
 }
 
-/// What an attack does without a fence. One that cannot succeed there proves nothing.
+/// The expected result without a sandbox. An attack that cannot succeed there proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bare {
+pub(crate) enum UnsandboxedResult {
     Succeeds,
-    /// The machine lets only root do it.
+    /// Succeeds only for root.
     AsRoot,
-    /// It gains something only an ordinary user has not.
+    /// Succeeds only for an ordinary user.
     AsUser,
-    /// The kernel of this machine may lack it or keep it from everybody.
+    /// Depends on the kernel of this machine.
     IfOffered,
-    /// The same in tier `off`, with the reason. Taking the wall away shows that the attack works.
+    /// Fails without a sandbox too, for this reason. Omitting the restriction shows that the attack works.
     Never(&'static str),
 }
 
-/// Whether a row is an attack or something that must work.
+/// Whether a row is an attack or a control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ProbeKind {
     Attack,
     Control,
-    /// Open in every tier, by design and so documented. A change of that is to be noticed, too.
+    /// Possible in every backend by design, and documented. The test also notices a change.
     Open,
 }
 
-/// What came of one try.
+/// The result of one try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// The attack did what it wanted (of a control: it works).
-    Done(String),
+pub(crate) enum ProbeOutcome {
+    /// The attack succeeded (a control: it works).
+    Succeeded(String),
     /// It was stopped.
-    Held(String),
-    /// There is nothing here to try it on.
+    Stopped(String),
+    /// The target does not exist here.
     Absent(String),
-    /// Neither can be said: the probe hung or broke.
+    /// Undecided: the probe hung or failed.
     Unclear(String),
-    /// The fence was not made, with this reason.
+    /// The sandbox was refused, for this reason.
     Refused(String),
 }
 
-impl Seen {
-    pub(crate) fn word(&self) -> &'static str {
+impl ProbeOutcome {
+    pub(crate) fn outcome_word(&self) -> &'static str {
         match self {
-            Seen::Done(_) => "done",
-            Seen::Held(_) => "held",
-            Seen::Absent(_) => "absent",
-            Seen::Unclear(_) => "unclear",
-            Seen::Refused(_) => "refused",
+            ProbeOutcome::Succeeded(_) => "done",
+            ProbeOutcome::Stopped(_) => "held",
+            ProbeOutcome::Absent(_) => "absent",
+            ProbeOutcome::Unclear(_) => "unclear",
+            ProbeOutcome::Refused(_) => "refused",
         }
     }
 
-    pub(crate) fn why(&self) -> &str {
+    pub(crate) fn reason_text(&self) -> &str {
         match self {
-            Seen::Done(why)
-            | Seen::Held(why)
-            | Seen::Absent(why)
-            | Seen::Unclear(why)
-            | Seen::Refused(why) => why,
+            ProbeOutcome::Succeeded(why)
+            | ProbeOutcome::Stopped(why)
+            | ProbeOutcome::Absent(why)
+            | ProbeOutcome::Unclear(why)
+            | ProbeOutcome::Refused(why) => why,
         }
     }
 
-    pub(crate) fn parse(word: &str, why: &str) -> Option<Seen> {
+    pub(crate) fn parse_outcome(word: &str, why: &str) -> Option<ProbeOutcome> {
         let why = why.to_owned();
         Some(match word {
-            "done" => Seen::Done(why),
-            "held" => Seen::Held(why),
-            "absent" => Seen::Absent(why),
-            "unclear" => Seen::Unclear(why),
-            "refused" => Seen::Refused(why),
+            "done" => ProbeOutcome::Succeeded(why),
+            "held" => ProbeOutcome::Stopped(why),
+            "absent" => ProbeOutcome::Absent(why),
+            "unclear" => ProbeOutcome::Unclear(why),
+            "refused" => ProbeOutcome::Refused(why),
             _ => return None,
         })
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for ProbeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.word(), self.why())
+        write!(f, "{} ({})", self.outcome_word(), self.reason_text())
     }
 }
 
-/// A call that answers is done, one that errs was held.
-pub(crate) fn tried<T>(result: io::Result<T>) -> Seen {
+/// Returns the result of a call: success or stopped.
+pub(crate) fn outcome_of<T>(result: io::Result<T>) -> ProbeOutcome {
     match result {
-        Ok(_) => Seen::Done("answered".to_owned()),
-        Err(error) => Seen::Held(short(&error)),
+        Ok(_) => ProbeOutcome::Succeeded("answered".to_owned()),
+        Err(error) => ProbeOutcome::Stopped(error_name(&error)),
     }
 }
 
-/// Like [`tried`], where an error that means "this kernel has no such thing" says nothing about walls.
-pub(crate) fn tried_if<T>(result: io::Result<T>, lacking: &[i32]) -> Seen {
+/// Like [`outcome_of`], except that an error for a missing kernel feature is not counted.
+pub(crate) fn outcome_unless<T>(result: io::Result<T>, lacking: &[i32]) -> ProbeOutcome {
     match result {
         Err(error) if error.raw_os_error().is_some_and(|code| lacking.contains(&code)) => {
-            Seen::Absent(short(&error))
+            ProbeOutcome::Absent(error_name(&error))
         }
-        other => tried(other),
+        other => outcome_of(other),
     }
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Probe {
+pub(crate) struct SandboxProbe {
     pub(crate) name: &'static str,
-    /// The system call that makes the attempt.
+    /// The system call of the attempt.
     pub(crate) call: &'static str,
-    /// The wall that is meant to stop it; others may stand behind it.
-    pub(crate) wall: Wall,
-    pub(crate) stage: Stage,
-    pub(crate) bare: Bare,
-    /// Left open by tier B, and so documented.
-    pub(crate) rest: Option<Rest>,
-    /// A control that tier B cannot offer, and so documented.
-    pub(crate) missing_in_b: bool,
-    /// It would disturb others in the same fence.
-    pub(crate) alone: bool,
-    pub(crate) kind: Kind,
-    pub(crate) run: fn(&Ground) -> Seen,
-    /// The attempt alone, where `run` judges by what it left.
-    pub(crate) tries: Option<fn(&Ground) -> io::Result<libc::c_long>>,
+    /// The restriction that should stop it; others may stop it too.
+    pub(crate) restriction: TestedRestriction,
+    pub(crate) stage: ProbeStage,
+    pub(crate) unsandboxed: UnsandboxedResult,
+    /// A documented gap of the landlock backend.
+    pub(crate) documented_gap: Option<DocumentedGap>,
+    /// A control that the landlock backend cannot offer, as documented.
+    pub(crate) missing_with_landlock: bool,
+    /// It would disturb others in the same sandbox.
+    pub(crate) runs_alone: bool,
+    pub(crate) kind: ProbeKind,
+    pub(crate) run: fn(&AttackContext) -> ProbeOutcome,
+    /// The attempt alone, where `run` checks its effect.
+    pub(crate) attempt: Option<fn(&AttackContext) -> io::Result<libc::c_long>>,
 }
 
-pub(crate) const fn probe(
+pub(crate) const fn attack_probe(
     name: &'static str,
     call: &'static str,
-    wall: Wall,
-    run: fn(&Ground) -> Seen,
-) -> Probe {
-    let stage = Stage::Plain;
-    Probe {
+    restriction: TestedRestriction,
+    run: fn(&AttackContext) -> ProbeOutcome,
+) -> SandboxProbe {
+    let stage = ProbeStage::Plain;
+    SandboxProbe {
         name,
         call,
-        wall,
+        restriction,
         stage,
-        bare: Bare::Succeeds,
-        rest: None,
-        missing_in_b: false,
-        alone: false,
-        kind: Kind::Attack,
+        unsandboxed: UnsandboxedResult::Succeeds,
+        documented_gap: None,
+        missing_with_landlock: false,
+        runs_alone: false,
+        kind: ProbeKind::Attack,
         run,
-        tries: None,
+        attempt: None,
     }
 }
 
-/// Something that must work in every fence. The wall is of no meaning.
-pub(crate) const fn control(name: &'static str, call: &'static str, run: fn(&Ground) -> Seen) -> Probe {
-    let mut control = probe(name, call, Wall::LandlockFiles, run);
-    control.kind = Kind::Control;
+/// Creates a control that must work in every sandbox. Its restriction has no meaning.
+pub(crate) const fn control_probe(
+    name: &'static str,
+    call: &'static str,
+    run: fn(&AttackContext) -> ProbeOutcome,
+) -> SandboxProbe {
+    let mut control = attack_probe(name, call, TestedRestriction::LandlockFiles, run);
+    control.kind = ProbeKind::Control;
     control
 }
 
-/// Something that no tier hides.
-pub(crate) const fn open(name: &'static str, call: &'static str, run: fn(&Ground) -> Seen) -> Probe {
-    let mut open = probe(name, call, Wall::LandlockFiles, run);
-    open.kind = Kind::Open;
+/// Creates a row for something that no backend hides.
+pub(crate) const fn open_probe(
+    name: &'static str,
+    call: &'static str,
+    run: fn(&AttackContext) -> ProbeOutcome,
+) -> SandboxProbe {
+    let mut open = attack_probe(name, call, TestedRestriction::LandlockFiles, run);
+    open.kind = ProbeKind::Open;
     open
 }
 
-impl Probe {
-    pub(crate) const fn on(mut self, stage: Stage) -> Probe {
+impl SandboxProbe {
+    pub(crate) const fn in_stage(mut self, stage: ProbeStage) -> SandboxProbe {
         self.stage = stage;
         self
     }
 
-    pub(crate) const fn bare(mut self, bare: Bare) -> Probe {
-        self.bare = bare;
+    pub(crate) const fn unsandboxed(mut self, bare: UnsandboxedResult) -> SandboxProbe {
+        self.unsandboxed = bare;
         self
     }
 
-    pub(crate) const fn left_by_b(mut self, rest: Rest) -> Probe {
-        self.rest = Some(rest);
+    pub(crate) const fn left_by_landlock(mut self, rest: DocumentedGap) -> SandboxProbe {
+        self.documented_gap = Some(rest);
         self
     }
 
-    pub(crate) const fn missing_in_b(mut self) -> Probe {
-        self.missing_in_b = true;
+    pub(crate) const fn missing_with_landlock(mut self) -> SandboxProbe {
+        self.missing_with_landlock = true;
         self
     }
 
-    pub(crate) const fn alone(mut self) -> Probe {
-        self.alone = true;
+    pub(crate) const fn run_alone(mut self) -> SandboxProbe {
+        self.runs_alone = true;
         self
     }
 }

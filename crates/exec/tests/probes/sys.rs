@@ -1,21 +1,21 @@
-//! System calls as the attacks make them: by number, past the C library, so that what a probe names is what it does.
+//! System calls by number, without the C library, so that a probe makes exactly the call that it names.
 //!
-//! Here: one raw call, its arguments, and errors in short words. Elsewhere: which call is made and why (`attacks`).
+//! Here: the raw call, its arguments, short error names. Elsewhere: which calls are made and why (`attacks`).
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// One word that a system call takes.
-pub(crate) trait Arg {
-    fn word(&self) -> libc::c_long;
+/// An argument of a system call.
+pub(crate) trait SyscallArgument {
+    fn to_word(&self) -> libc::c_long;
 }
 
 macro_rules! words {
     ($($t:ty),*) => {
-        $(impl Arg for $t {
-            fn word(&self) -> libc::c_long {
+        $(impl SyscallArgument for $t {
+            fn to_word(&self) -> libc::c_long {
                 *self as libc::c_long
             }
         })*
@@ -23,36 +23,36 @@ macro_rules! words {
 }
 words!(i32, u32, i64, u64, usize, isize);
 
-impl Arg for CString {
-    fn word(&self) -> libc::c_long {
+impl SyscallArgument for CString {
+    fn to_word(&self) -> libc::c_long {
         self.as_ptr() as libc::c_long
     }
 }
 
-impl Arg for &CStr {
-    fn word(&self) -> libc::c_long {
+impl SyscallArgument for &CStr {
+    fn to_word(&self) -> libc::c_long {
         self.as_ptr() as libc::c_long
     }
 }
 
-impl<T> Arg for *const T {
-    fn word(&self) -> libc::c_long {
+impl<T> SyscallArgument for *const T {
+    fn to_word(&self) -> libc::c_long {
         *self as libc::c_long
     }
 }
 
-impl<T> Arg for *mut T {
-    fn word(&self) -> libc::c_long {
+impl<T> SyscallArgument for *mut T {
+    fn to_word(&self) -> libc::c_long {
         *self as libc::c_long
     }
 }
 
-/// Makes a system call with up to six words. Every attack goes through here, so this is the one unsafe place of the
-/// probes that talk to the kernel.
-pub(crate) fn call(number: libc::c_long, words: &[libc::c_long]) -> io::Result<libc::c_long> {
+/// Makes a system call with up to six arguments. Every attack uses it, so this is the only unsafe code of the probes
+/// that enters the kernel.
+pub(crate) fn raw_syscall(number: libc::c_long, words: &[libc::c_long]) -> io::Result<libc::c_long> {
     let mut six = [0; 6];
     six[..words.len()].copy_from_slice(words);
-    // SAFETY: the kernel checks every pointer it is given. What it writes to are buffers of the calling attack, which
+    // SAFETY: the kernel checks every pointer that it gets. It writes only to buffers of the calling attack, which
     // outlive the call and are at least as long as the length passed with them.
     let answer = unsafe { libc::syscall(number, six[0], six[1], six[2], six[3], six[4], six[5]) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
@@ -61,18 +61,18 @@ pub(crate) fn call(number: libc::c_long, words: &[libc::c_long]) -> io::Result<l
 /// `sys!(SYS_kill, pid, 0)`
 macro_rules! sys {
     ($name:ident $(, $arg:expr)* $(,)?) => {
-        $crate::sys::call(libc::$name, &[$($crate::sys::Arg::word(&$arg)),*])
+        $crate::sys::raw_syscall(libc::$name, &[$($crate::sys::SyscallArgument::to_word(&$arg)),*])
     };
 }
 pub(crate) use sys;
 
-/// A path for the kernel.
-pub(crate) fn c(path: impl AsRef<Path>) -> CString {
-    CString::new(path.as_ref().as_os_str().as_bytes()).expect("the paths of the probes hold no NUL")
+/// Converts a path for the kernel.
+pub(crate) fn to_c_string(path: impl AsRef<Path>) -> CString {
+    CString::new(path.as_ref().as_os_str().as_bytes()).expect("the paths of the probes contain no NUL")
 }
 
-/// The short name of an error, for a cell of the table.
-pub(crate) fn short(error: &io::Error) -> String {
+/// Returns the short name of an error, for a cell of the table.
+pub(crate) fn error_name(error: &io::Error) -> String {
     let name = match error.raw_os_error() {
         Some(libc::EPERM) => "EPERM",
         Some(libc::EACCES) => "EACCES",
@@ -100,9 +100,9 @@ pub(crate) fn short(error: &io::Error) -> String {
     name.to_owned()
 }
 
-/// Takes the descriptor that a call answered.
-pub(crate) fn own(answer: libc::c_long) -> std::os::fd::OwnedFd {
+/// Takes ownership of a descriptor that a call returned.
+pub(crate) fn own_descriptor(answer: libc::c_long) -> std::os::fd::OwnedFd {
     use std::os::fd::FromRawFd;
-    // SAFETY: the number was answered just now by a call that makes a descriptor, and nobody else has it.
+    // SAFETY: a call that creates a descriptor has just returned the number, and it has no other owner.
     unsafe { std::os::fd::OwnedFd::from_raw_fd(answer as i32) }
 }

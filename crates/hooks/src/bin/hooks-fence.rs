@@ -1,4 +1,4 @@
-//! The fence's helper, for this crate's own tests: a test's binary cannot be executed again as one.
+//! The sandbox helper for the tests of this crate: a test binary cannot serve as its own helper.
 //!
 //! `minke` is its own helper and does not need this one.
 
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args_os().next() {
-        Some(name) if minke_exec::fence::is_helper(&name) => minke_exec::fence::helper_main(),
+        Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("hooks-fence is started by a test, not by hand");
+            eprintln!("hooks-fence is only for tests");
             ExitCode::FAILURE
         }
     }

@@ -1,9 +1,9 @@
-//! Hooks with real commands behind a real fence, real sockets and files: what each does, and what is left of it.
+//! Hooks with real commands in a real sandbox, real sockets and files: the effect of each, and its cleanup.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod observing;
-mod reading;
+mod observers;
+mod parsing;
 mod steering;
 mod support;
 mod web;

@@ -1,131 +1,135 @@
-//! From entries to frames: the one fold. Pure; what it keeps is what later frames must name (open calls, the open turn).
+//! Derives frames from entries. Pure; its state is the data that later frames need (open calls, the open turn).
 //!
-//! Elsewhere: live events (`live`), the frames of a call (`protocol::api`).
-//! Invariant: a call's state goes with its result, so that what is kept stays small
+//! Elsewhere: live events (`live_frames`), the frames of a call (`protocol::api`).
+//! Invariant: a call's state is dropped with its result, so that the state stays small
 //! (`what_has_ended_is_not_kept`).
 
 use std::collections::BTreeMap;
 
-use minke_protocol::api::{ApiEvent, CallFold, CallView};
+use minke_protocol::api::{ApiEvent, CallDescription, CallFold};
 use minke_record::{
     Action, Ask, AskKind, AssistantItem, CallId, Content, Entry, GoalChange, Item, Kind, LlmCall, Outcome,
     Position, Purpose, RunId, SessionId, Text, ToolDispatch, TurnResult,
 };
 
 use super::job::JobFold;
-use super::{Channel, Frame, FrameId, Goal, Place, ThreadFrame, Told, UserInput};
+use super::{Frame, FrameContent, FrameId, FramePosition, OutputChannel, ThreadFrame, ThreadGoal, UserInput};
 
-/// Calls that are kept at most: a log that leaves more without a result is not one of ours.
-const CALLS: usize = 4_096;
+/// The maximum number of open calls. No log of Minke has more.
+const MAX_OPEN_CALLS: usize = 4_096;
 
-/// A thread's frames as far as its entries were seen.
+/// The fold of a thread's entries so far.
 #[derive(Debug, Clone)]
-pub struct Frames {
+pub struct FrameFold {
     pub(crate) thread: SessionId,
     pub(crate) cwd: String,
-    /// Calls that have no result yet.
-    calls: BTreeMap<CallId, Call>,
-    /// The turn that was started and has not ended.
-    turn: Option<String>,
-    /// The run that goes on.
-    pub(crate) run: Option<RunId>,
-    /// Commands that outlive their calls, by call.
-    pub(crate) behind: BTreeMap<CallId, String>,
-    /// What was shown live of blocks that are not in the log yet.
-    pub(crate) shown: Vec<Channel>,
+    /// Calls without a result.
+    calls: BTreeMap<CallId, OpenCall>,
+    /// The turn that has started and not ended.
+    open_turn: Option<String>,
+    /// The open run.
+    pub(crate) open_run: Option<RunId>,
+    /// Background commands of finished calls, by call.
+    pub(crate) background_commands: BTreeMap<CallId, String>,
+    /// The channels with live output of blocks that are not in the log yet.
+    pub(crate) live_channels: Vec<OutputChannel>,
     pub(crate) head: Option<Position>,
-    /// Only of a thread that is a job.
+    /// Only for a thread that is a job.
     job: Option<JobFold>,
 }
 
-/// A call, and what its dispatch said it would do.
+/// A call, and the activity that its dispatch announced.
 #[derive(Debug, Clone)]
-struct Call {
+struct OpenCall {
     fold: CallFold,
-    doing: Option<Doing>,
+    activity: Option<CallActivity>,
 }
 
-/// What a started call does, in the words of frames.
+/// The activity of a started call, as frames show it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Doing {
+pub(crate) enum CallActivity {
     Command(String),
     Patch(Vec<String>),
     Mcp { server: String, tool: String },
 }
 
-impl Frames {
-    pub fn new(thread: SessionId) -> Frames {
-        Frames {
+impl FrameFold {
+    pub fn new(thread: SessionId) -> FrameFold {
+        FrameFold {
             thread,
             cwd: String::new(),
             calls: BTreeMap::new(),
-            turn: None,
-            run: None,
-            behind: BTreeMap::new(),
-            shown: Vec::new(),
+            open_turn: None,
+            open_run: None,
+            background_commands: BTreeMap::new(),
+            live_channels: Vec::new(),
             head: None,
             job: None,
         }
     }
 
-    /// The last entry that was folded.
+    /// Returns the last folded entry.
     pub fn head(&self) -> Option<Position> {
         self.head
     }
 
-    /// What an entry tells, in order.
-    pub fn entry(&mut self, entry: &Entry) -> Vec<Frame> {
+    /// Returns the frames of an entry, in order.
+    pub fn fold_entry(&mut self, entry: &Entry) -> Vec<Frame> {
         let position = Position { seq: entry.seq, h: entry.h };
         self.head = Some(position);
-        let mut told = Vec::new();
-        self.tell(entry, &mut told);
-        self.tell_of_job(entry, &mut told);
+        let mut contents = Vec::new();
+        self.entry_frames(entry, &mut contents);
+        self.job_frames(entry, &mut contents);
         let (thread, ts) = (self.thread, entry.ts);
-        let framed =
-            |(n, told): (u32, Told)| Frame { place: Place::At(FrameId { position, n }), thread, ts, told };
-        (0..).zip(told).map(framed).collect()
+        let framed = |(n, content): (u32, FrameContent)| Frame {
+            position: FramePosition::AtEntry(FrameId { position, n }),
+            thread,
+            ts,
+            content,
+        };
+        (0..).zip(contents).map(framed).collect()
     }
 
-    /// The command that a call runs, or has left running.
-    pub(crate) fn command_of(&self, call: &CallId) -> Option<&str> {
-        let open = self.calls.get(call).and_then(|call| match &call.doing {
-            Some(Doing::Command(command)) => Some(command.as_str()),
+    /// Returns the command that a call runs, or left running.
+    pub(crate) fn command_of_call(&self, call: &CallId) -> Option<&str> {
+        let open = self.calls.get(call).and_then(|call| match &call.activity {
+            Some(CallActivity::Command(command)) => Some(command.as_str()),
             _ => None,
         });
-        open.or_else(|| self.behind.get(call).map(String::as_str))
+        open.or_else(|| self.background_commands.get(call).map(String::as_str))
     }
 
-    fn tell(&mut self, entry: &Entry, out: &mut Vec<Told>) {
+    fn entry_frames(&mut self, entry: &Entry, out: &mut Vec<FrameContent>) {
         match &entry.kind {
             Kind::SessionStart(start) => self.cwd.clone_from(&start.cwd),
-            // Commands of an earlier life are gone with it.
-            Kind::Opened(_) => self.behind.clear(),
+            // Background commands end with their process.
+            Kind::Opened(_) => self.background_commands.clear(),
             Kind::Invoke(_) => {
-                self.run = entry.run;
-                out.extend(of_run(entry.run, |response_id| ThreadFrame::ResponseStart { response_id }));
+                self.open_run = entry.run;
+                out.extend(frame_of_run(entry.run, |response_id| ThreadFrame::ResponseStart { response_id }));
             }
-            Kind::LlmCall(call) => self.asks_model(call, entry.run, out),
-            Kind::AssistantItem(block) => self.block(block, entry.run, out),
-            Kind::LlmEnd(_) => self.shown.clear(),
-            Kind::Ask(ask) if ask.ask != AskKind::Approval => out.extend(question(ask)),
+            Kind::LlmCall(call) => self.begin_model_call(call, entry.run, out),
+            Kind::AssistantItem(block) => self.finish_block(block, entry.run, out),
+            Kind::LlmEnd(_) => self.live_channels.clear(),
+            Kind::Ask(ask) if ask.ask != AskKind::Approval => out.extend(question_frame(ask)),
             Kind::Ask(ask) => {
                 if let Some(id) = &ask.subject.call_id {
-                    self.known(id, ask.subject.tool.as_deref());
+                    self.ensure_call(id, ask.subject.tool.as_deref());
                 }
-                self.calls_take(entry, out);
+                self.update_calls(entry, out);
             }
-            Kind::Answer(_) => self.calls_take(entry, out),
-            Kind::ToolDispatch(dispatch) => self.started(dispatch, entry, out),
-            Kind::ToolResult(result) => self.ended(result, entry, out),
+            Kind::Answer(_) => self.update_calls(entry, out),
+            Kind::ToolDispatch(dispatch) => self.begin_call(dispatch, entry, out),
+            Kind::ToolResult(result) => self.finish_call(result, entry, out),
             Kind::TurnEnd(end) => {
-                self.turn = None;
-                let turn_id = turn_id(entry.run, end.turn);
+                self.open_turn = None;
+                let turn_id = format_turn_id(entry.run, end.turn);
                 out.push(match &end.result {
                     TurnResult::Finished => ThreadFrame::TurnComplete { turn_id }.into(),
                     other => ThreadFrame::TurnAborted { turn_id, reason: other.to_string() }.into(),
                 });
             }
-            Kind::RunCompleted(done) => self.run_over(entry.run, done.result.as_str(), out),
+            Kind::RunCompleted(done) => self.finish_run(entry.run, done.result.as_str(), out),
             Kind::RunErrored(failed) => {
                 out.push(
                     ThreadFrame::Error {
@@ -135,12 +139,12 @@ impl Frames {
                     }
                     .into(),
                 );
-                self.run_over(entry.run, "error", out);
+                self.finish_run(entry.run, "error", out);
             }
             Kind::Goal(goal) => out.push(match &goal.change {
                 GoalChange::Clear => ThreadFrame::ThreadGoalCleared.into(),
                 change => {
-                    let goal = Goal {
+                    let goal = ThreadGoal {
                         objective: goal.text.clone(),
                         status: if *change == GoalChange::Done { "done" } else { "active" },
                         used: goal.used,
@@ -149,22 +153,22 @@ impl Frames {
                     ThreadFrame::ThreadGoalUpdated { goal }.into()
                 }
             }),
-            // What was taken back is no longer open.
+            // A rewound run or turn is no longer open.
             Kind::Rewound(_) => {
                 self.calls.clear();
-                self.turn = None;
+                self.open_turn = None;
             }
             _ => {}
         }
     }
 
-    fn tell_of_job(&mut self, entry: &Entry, out: &mut Vec<Told>) {
+    fn job_frames(&mut self, entry: &Entry, out: &mut Vec<FrameContent>) {
         let items = match (&entry.kind, &mut self.job) {
             (Kind::SessionStart(start), job) => {
-                *job = JobFold::begin(start, entry);
-                job.as_ref().map(|job| job.made_at(entry.seq)).unwrap_or_default()
+                *job = JobFold::from_session_start(start, entry);
+                job.as_ref().map(|job| job.frames_at(entry.seq)).unwrap_or_default()
             }
-            (_, Some(job)) => job.take(entry),
+            (_, Some(job)) => job.fold_entry(entry),
             (_, None) => return,
         };
         let job_id = format!("s_{}", self.thread);
@@ -172,28 +176,28 @@ impl Frames {
         out.extend(items.into_iter().map(frame));
     }
 
-    fn asks_model(&mut self, call: &LlmCall, run: Option<RunId>, out: &mut Vec<Told>) {
+    fn begin_model_call(&mut self, call: &LlmCall, run: Option<RunId>, out: &mut Vec<FrameContent>) {
         if call.purpose != Purpose::Turn || call.continues.is_some() {
             return;
         }
-        let turn_id = turn_id(run, call.turn);
-        self.turn = Some(turn_id.clone());
+        let turn_id = format_turn_id(run, call.turn);
+        self.open_turn = Some(turn_id.clone());
         out.push(ThreadFrame::TurnStarted { turn_id }.into());
     }
 
-    /// A block is whole: what was shown of it live is replaced by it.
-    fn block(&mut self, block: &AssistantItem, run: Option<RunId>, out: &mut Vec<Told>) {
-        let shown = &mut self.shown;
-        let mut whole = |text: &Text, channel| {
-            shown.retain(|shown| *shown != channel);
-            out.extend(of_run(run, |response_id| ThreadFrame::ResponseDelta {
+    /// Returns the frames of a complete block, which replaces its live output.
+    fn finish_block(&mut self, block: &AssistantItem, run: Option<RunId>, out: &mut Vec<FrameContent>) {
+        let live_channels = &mut self.live_channels;
+        let mut push_complete = |text: &Text, channel| {
+            live_channels.retain(|shown| *shown != channel);
+            out.extend(frame_of_run(run, |response_id| ThreadFrame::ResponseDelta {
                 response_id,
-                delta: text.here().unwrap_or_default().to_owned(),
+                delta: text.inline().unwrap_or_default().to_owned(),
                 channel,
                 whole: true,
                 blob: match text {
                     Text::Blob(name) => Some(name.blob.clone()),
-                    Text::Here(_) => None,
+                    Text::Inline(_) => None,
                 },
             }));
         };
@@ -201,87 +205,88 @@ impl Frames {
             Item::Message { content, .. } => {
                 for part in content {
                     if let Content::Text { text } | Content::Refusal { text } = part {
-                        whole(text, Channel::Text);
+                        push_complete(text, OutputChannel::Text);
                     }
                 }
             }
             Item::Reasoning { text, summary, .. } if text.is_empty() => {
-                whole(&Text::Here(summary.join("\n")), Channel::Reasoning);
+                push_complete(&Text::Inline(summary.join("\n")), OutputChannel::Reasoning);
             }
-            Item::Reasoning { text, .. } => whole(text, Channel::Reasoning),
+            Item::Reasoning { text, .. } => push_complete(text, OutputChannel::Reasoning),
             Item::ToolCall { call_id, name, arguments } => {
-                let view = self.view(call_id, name, &arguments.show());
-                self.keep(call_id.clone(), view);
+                let view = self.call_view(call_id, name, &arguments.display_text());
+                self.insert_call(call_id.clone(), view);
             }
             Item::ToolResult { .. } | Item::Unknown => {}
         }
     }
 
-    fn started(&mut self, dispatch: &ToolDispatch, entry: &Entry, out: &mut Vec<Told>) {
-        self.known(&dispatch.call_id, Some(&dispatch.tool));
-        self.calls_take(entry, out);
-        let doing = doing(&dispatch.action, dispatch.preview.as_ref().map(|preview| preview.path.as_str()));
+    fn begin_call(&mut self, dispatch: &ToolDispatch, entry: &Entry, out: &mut Vec<FrameContent>) {
+        self.ensure_call(&dispatch.call_id, Some(&dispatch.tool));
+        self.update_calls(entry, out);
+        let doing =
+            call_activity(&dispatch.action, dispatch.preview.as_ref().map(|preview| preview.path.as_str()));
         if let Some(doing) = &doing {
-            out.extend(begins(doing, &dispatch.call_id, &self.cwd));
+            out.extend(begin_frames(doing, &dispatch.call_id, &self.cwd));
         }
         if let Some(call) = self.calls.get_mut(&dispatch.call_id) {
-            call.doing = doing;
+            call.activity = doing;
         }
     }
 
-    fn ended(&mut self, result: &minke_record::ToolResult, entry: &Entry, out: &mut Vec<Told>) {
+    fn finish_call(&mut self, result: &minke_record::ToolResult, entry: &Entry, out: &mut Vec<FrameContent>) {
         let Item::ToolResult { call_id, summary, .. } = &result.item else { return };
-        self.known(call_id, None);
-        if let Some(doing) = self.calls.get_mut(call_id).and_then(|call| call.doing.take()) {
-            if let (Doing::Command(command), true) = (&doing, goes_on(summary)) {
-                self.behind.insert(call_id.clone(), command.clone());
-                while self.behind.len() > CALLS {
-                    self.behind.pop_first();
+        self.ensure_call(call_id, None);
+        if let Some(doing) = self.calls.get_mut(call_id).and_then(|call| call.activity.take()) {
+            if let (CallActivity::Command(command), true) = (&doing, runs_in_background(summary)) {
+                self.background_commands.insert(call_id.clone(), command.clone());
+                while self.background_commands.len() > MAX_OPEN_CALLS {
+                    self.background_commands.pop_first();
                 }
             } else {
-                out.extend(ends(&doing, call_id, summary, result.outcome == Outcome::Done));
+                out.extend(end_frames(&doing, call_id, summary, result.outcome == Outcome::Done));
             }
         }
-        self.calls_take(entry, out);
+        self.update_calls(entry, out);
         self.calls.remove(call_id);
     }
 
-    /// A run is over, and whatever of it was open.
-    fn run_over(&mut self, run: Option<RunId>, reason: &str, out: &mut Vec<Told>) {
-        self.shown.clear();
-        self.run = None;
-        if let Some(turn_id) = self.turn.take() {
+    /// Ends a run and everything in it that is open.
+    fn finish_run(&mut self, run: Option<RunId>, reason: &str, out: &mut Vec<FrameContent>) {
+        self.live_channels.clear();
+        self.open_run = None;
+        if let Some(turn_id) = self.open_turn.take() {
             out.push(ThreadFrame::TurnAborted { turn_id, reason: reason.to_owned() }.into());
         }
-        out.extend(of_run(run, |response_id| ThreadFrame::ResponseEnd { response_id }));
+        out.extend(frame_of_run(run, |response_id| ThreadFrame::ResponseEnd { response_id }));
     }
 
-    fn calls_take(&mut self, entry: &Entry, out: &mut Vec<Told>) {
+    fn update_calls(&mut self, entry: &Entry, out: &mut Vec<FrameContent>) {
         for call in self.calls.values_mut() {
-            out.extend(call.fold.take(entry).into_iter().filter_map(|event| match event {
-                ApiEvent::GenericEventFrame { frame } => Some(Told::Call(frame)),
+            out.extend(call.fold.apply_entry(entry).into_iter().filter_map(|event| match event {
+                ApiEvent::GenericEventFrame { frame } => Some(FrameContent::Call(frame)),
                 ApiEvent::ToolLifecycle { .. } | ApiEvent::ApprovalLifecycle { .. } => None,
             }));
         }
     }
 
-    /// A call that the model did not make has no entry before its ask or its dispatch.
-    fn known(&mut self, call: &CallId, tool: Option<&str>) {
+    /// Ensures that a call is known. A call that the model did not make has no entry before its ask or dispatch.
+    fn ensure_call(&mut self, call: &CallId, tool: Option<&str>) {
         if !self.calls.contains_key(call) {
-            let view = self.view(call, tool.unwrap_or_default(), "{}");
-            self.keep(call.clone(), view);
+            let view = self.call_view(call, tool.unwrap_or_default(), "{}");
+            self.insert_call(call.clone(), view);
         }
     }
 
-    fn keep(&mut self, id: CallId, view: CallView) {
-        self.calls.insert(id, Call { fold: CallFold::new(view), doing: None });
-        while self.calls.len() > CALLS {
+    fn insert_call(&mut self, id: CallId, view: CallDescription) {
+        self.calls.insert(id, OpenCall { fold: CallFold::new(view), activity: None });
+        while self.calls.len() > MAX_OPEN_CALLS {
             self.calls.pop_first();
         }
     }
 
-    fn view(&self, call: &CallId, tool: &str, arguments: &str) -> CallView {
-        CallView {
+    fn call_view(&self, call: &CallId, tool: &str, arguments: &str) -> CallDescription {
+        CallDescription {
             call_id: call.clone(),
             tool: tool.to_owned(),
             arguments: arguments.to_owned(),
@@ -289,21 +294,24 @@ impl Frames {
         }
     }
 
-    /// Whether nothing is open: from here on the frames are the same as if the log began here.
-    pub(crate) fn plain(&self) -> bool {
-        self.calls.is_empty() && self.turn.is_none() && self.run.is_none() && self.behind.is_empty()
+    /// Returns whether nothing is open: then the following frames do not depend on earlier entries.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+            && self.open_turn.is_none()
+            && self.open_run.is_none()
+            && self.background_commands.is_empty()
     }
 }
 
-fn of_run(run: Option<RunId>, make: impl FnOnce(String) -> ThreadFrame) -> Option<Told> {
+fn frame_of_run(run: Option<RunId>, make: impl FnOnce(String) -> ThreadFrame) -> Option<FrameContent> {
     run.map(|run| make(run.to_string()).into())
 }
 
-fn turn_id(run: Option<RunId>, turn: u64) -> String {
+fn format_turn_id(run: Option<RunId>, turn: u64) -> String {
     format!("{}:{turn}", run.map(|run| run.to_string()).unwrap_or_default())
 }
 
-fn question(ask: &Ask) -> Option<Told> {
+fn question_frame(ask: &Ask) -> Option<FrameContent> {
     let text = ask.subject.text.clone().unwrap_or_default();
     let request_id = ask.id.to_string();
     Some(match ask.ask {
@@ -319,67 +327,67 @@ fn question(ask: &Ask) -> Option<Told> {
     })
 }
 
-fn doing(action: &Action, preview: Option<&str>) -> Option<Doing> {
+fn call_activity(action: &Action, preview: Option<&str>) -> Option<CallActivity> {
     if let Some(command) = &action.command {
-        return Some(Doing::Command(command.clone()));
+        return Some(CallActivity::Command(command.clone()));
     }
     if let Some(name) = &action.mcp {
         let mut words = name.strip_prefix("mcp__").unwrap_or(name).splitn(2, "__");
         let mut word = || words.next().unwrap_or_default().to_owned();
-        return Some(Doing::Mcp { server: word(), tool: word() });
+        return Some(CallActivity::Mcp { server: word(), tool: word() });
     }
     let paths = match preview {
         Some(path) => vec![path.to_owned()],
         None => action.writes.clone(),
     };
-    (!paths.is_empty()).then_some(Doing::Patch(paths))
+    (!paths.is_empty()).then_some(CallActivity::Patch(paths))
 }
 
-fn begins(doing: &Doing, call_id: &CallId, cwd: &str) -> Vec<Told> {
+fn begin_frames(doing: &CallActivity, call_id: &CallId, cwd: &str) -> Vec<FrameContent> {
     match doing {
-        Doing::Command(command) => {
+        CallActivity::Command(command) => {
             let (call_id, command, cwd) = (call_id.clone(), command.clone(), cwd.to_owned());
             vec![ThreadFrame::ExecCommandBegin { call_id, command, cwd }.into()]
         }
-        Doing::Patch(paths) => {
+        CallActivity::Patch(paths) => {
             let begin = |path: &String| {
                 ThreadFrame::PatchApplyBegin { call_id: call_id.clone(), path: path.clone() }.into()
             };
             paths.iter().map(begin).collect()
         }
-        Doing::Mcp { server, tool } => {
+        CallActivity::Mcp { server, tool } => {
             let (server_name, tool_name) = (server.clone(), tool.clone());
             vec![ThreadFrame::McpToolCallBegin { server_name, tool_name }.into()]
         }
     }
 }
 
-fn ends(doing: &Doing, call_id: &CallId, summary: &str, ok: bool) -> Vec<Told> {
+fn end_frames(doing: &CallActivity, call_id: &CallId, summary: &str, ok: bool) -> Vec<FrameContent> {
     match doing {
-        Doing::Command(command) => {
+        CallActivity::Command(command) => {
             let (call_id, command) = (call_id.clone(), command.clone());
-            vec![ThreadFrame::ExecCommandEnd { call_id, command, exit_code: exit_code(summary) }.into()]
+            vec![ThreadFrame::ExecCommandEnd { call_id, command, exit_code: parse_exit_code(summary) }.into()]
         }
-        Doing::Patch(paths) => {
+        CallActivity::Patch(paths) => {
             let end = |path: &String| {
                 ThreadFrame::PatchApplyEnd { call_id: call_id.clone(), path: path.clone(), ok }.into()
             };
             paths.iter().map(end).collect()
         }
-        Doing::Mcp { server, tool } => {
+        CallActivity::Mcp { server, tool } => {
             let (server_name, tool_name) = (server.clone(), tool.clone());
             vec![ThreadFrame::McpToolCallEnd { server_name, tool_name, ok }.into()]
         }
     }
 }
 
-/// The shell tool ends its summary with how the command ended, `… (exit 3)`; the log says it nowhere else.
-fn exit_code(summary: &str) -> Option<i32> {
+/// Parses the exit code from a shell tool's summary, `… (exit 3)`. The log does not contain it elsewhere.
+fn parse_exit_code(summary: &str) -> Option<i32> {
     summary.strip_suffix(')')?.rsplit_once("(exit ")?.1.parse().ok()
 }
 
-/// A command in the background goes on after its call: `… (running as x)`.
-fn goes_on(summary: &str) -> bool {
+/// Returns whether the summary reports a background command: `… (running as x)`.
+fn runs_in_background(summary: &str) -> bool {
     summary.ends_with(')') && summary.rsplit_once(" (").is_some_and(|(_, how)| how.starts_with("running as "))
 }
 
@@ -403,12 +411,12 @@ mod tests {
             (json!({ "kind": "run_completed", "result": "finished" }), true),
             (json!({ "kind": "renamed", "name": "n", "by": by }), true),
         ];
-        let mut fold = Frames::new(run.parse().expect("it is an id"));
+        let mut fold = FrameFold::new(run.parse().expect("a valid id"));
         for (seq, (kind, plain)) in story.into_iter().enumerate() {
             let mut object = json!({ "seq": seq, "ts": 1, "run": run, "h": "0".repeat(32) });
-            object.as_object_mut().expect("it is one").extend(kind.as_object().expect("it is one").clone());
-            fold.entry(&line::parse(&object.to_string()).expect("it is an entry"));
-            assert_eq!(fold.plain(), plain, "after {kind}");
+            object.as_object_mut().expect("an object").extend(kind.as_object().expect("an object").clone());
+            fold.fold_entry(&line::parse_entry(&object.to_string()).expect("a valid entry"));
+            assert_eq!(fold.is_idle(), plain, "after {kind}");
         }
         assert!(fold.calls.is_empty());
     }

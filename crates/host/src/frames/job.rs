@@ -1,45 +1,50 @@
-//! What is told of a job: each thing that happens to it, when it happens.
+//! Job events: reports each change of a job when it happens.
 //!
-//! Elsewhere: what an entry means for a job (`thread::work`, the same for pods, index and frames).
+//! Elsewhere: the effect of an entry on a job (`thread::work`, the same for pods, index and frames).
 
 use minke_record::{Entry, JobFacts, JobItem, SessionStart};
-use minke_thread::{Mandate, Retry, line, work};
+use minke_thread::{Mandate, RetryPolicy, history_item, job_fold};
 use serde_json::Value;
 
-/// A job as far as its entries were seen.
+/// The fold of a job's entries so far.
 #[derive(Debug, Clone)]
 pub(crate) struct JobFold {
     facts: JobFacts,
-    retry: Retry,
+    retry: RetryPolicy,
 }
 
 impl JobFold {
-    /// The job of a session that begins so, if it is one.
-    pub(crate) fn begin(start: &SessionStart, entry: &Entry) -> Option<JobFold> {
-        let facts = work::of(start.mandate.as_ref(), entry.seq, entry.ts)?;
-        let mandate = Mandate::read(start.mandate.as_ref()).ok().flatten();
-        let retry = mandate.map_or(Retry { max: 0, ..Retry::default() }, |mandate| mandate.retry);
+    /// Returns the fold of a session with this first entry, if it is a job.
+    pub(crate) fn from_session_start(start: &SessionStart, entry: &Entry) -> Option<JobFold> {
+        let facts = job_fold::job_from_mandate(start.mandate.as_ref(), entry.seq, entry.ts)?;
+        let mandate = Mandate::from_value(start.mandate.as_ref()).ok().flatten();
+        let retry = mandate.map_or(RetryPolicy { max: 0, ..RetryPolicy::default() }, |mandate| mandate.retry);
         Some(JobFold { facts, retry })
     }
 
-    /// What one more entry tells.
-    pub(crate) fn take(&mut self, entry: &Entry) -> Vec<Value> {
+    /// Folds one more entry and returns its job events.
+    pub(crate) fn fold_entry(&mut self, entry: &Entry) -> Vec<Value> {
         let before = self.facts.history.back().cloned();
-        work::apply(&mut self.facts, entry);
-        let told: Vec<Value> = self.made_at(entry.seq);
-        // When it is tried again is added to what is known already.
+        job_fold::apply_entry(&mut self.facts, entry);
+        let events: Vec<Value> = self.frames_at(entry.seq);
+        // The time of the next retry is added to a known event.
         let changed =
-            self.facts.history.back().filter(|last| told.is_empty() && before.as_ref() != Some(*last));
-        let changed = changed.map(|item| self.written(item));
-        told.into_iter().chain(changed).collect()
+            self.facts.history.back().filter(|last| events.is_empty() && before.as_ref() != Some(*last));
+        let changed = changed.map(|item| self.item_to_value(item));
+        events.into_iter().chain(changed).collect()
     }
 
-    /// What happened with this entry.
-    pub(crate) fn made_at(&self, seq: u64) -> Vec<Value> {
-        self.facts.history.iter().filter(|item| item.seq == seq).map(|item| self.written(item)).collect()
+    /// Returns the job events of the entry with this number.
+    pub(crate) fn frames_at(&self, seq: u64) -> Vec<Value> {
+        self.facts
+            .history
+            .iter()
+            .filter(|item| item.seq == seq)
+            .map(|item| self.item_to_value(item))
+            .collect()
     }
 
-    fn written(&self, item: &JobItem) -> Value {
-        serde_json::to_value(line(item, &self.retry)).expect("plain data is written without fail")
+    fn item_to_value(&self, item: &JobItem) -> Value {
+        serde_json::to_value(history_item(item, &self.retry)).expect("a job event is always serializable")
     }
 }

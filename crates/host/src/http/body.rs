@@ -1,4 +1,4 @@
-//! The body of a request: read whole within its bounds, as JSON in which every member stands once.
+//! Reads the body of a request: within its limits, and as JSON without duplicate members.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use axum::body::Body;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// What a request may bring.
+/// The maximum size of a request body.
 pub const BODY_BYTES: usize = 16 * 1024 * 1024;
-/// How long a client may take to bring it.
-pub(crate) const BODY_WAIT: Duration = Duration::from_secs(30);
+/// How long a client may take to send it.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why there is no body.
-pub(crate) enum NoBody {
+/// Why the body could not be read.
+pub(crate) enum BodyError {
     TooLarge,
     TooSlow,
     Broken,
 }
 
-pub(crate) async fn read(body: Body, patience: Duration) -> Result<Vec<u8>, NoBody> {
-    let Ok(read) = tokio::time::timeout(patience, axum::body::to_bytes(body, BODY_BYTES)).await else {
-        return Err(NoBody::TooSlow);
+pub(crate) async fn read_body(body: Body, timeout: Duration) -> Result<Vec<u8>, BodyError> {
+    let Ok(read) = tokio::time::timeout(timeout, axum::body::to_bytes(body, BODY_BYTES)).await else {
+        return Err(BodyError::TooSlow);
     };
     read.map(Into::into).map_err(|error| {
         let limit =
             std::error::Error::source(&error).is_some_and(|source| source.to_string().contains("limit"));
-        if limit { NoBody::TooLarge } else { NoBody::Broken }
+        if limit { BodyError::TooLarge } else { BodyError::Broken }
     })
 }
 
-/// Reads JSON and refuses a member that stands twice: readers do not agree on which one counts.
-pub fn strict_json(bytes: &[u8]) -> Result<Value, String> {
+/// Parses JSON and refuses duplicate members: parsers disagree on which one counts.
+pub fn parse_strict_json(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict.deserialize(&mut reader).map_err(|e| e.to_string())?;
+    let value = StrictJson.deserialize(&mut reader).map_err(|e| e.to_string())?;
     reader.end().map_err(|e| e.to_string())?;
     Ok(value)
 }
 
-struct Strict;
+struct StrictJson;
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictJson {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -48,7 +48,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictJson {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(value) = seq.next_element_seed(Strict)? {
+        while let Some(value) = seq.next_element_seed(StrictJson)? {
             list.push(value);
         }
         Ok(list.into())
@@ -95,10 +95,10 @@ impl<'de> Visitor<'de> for Strict {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             if object.contains_key(&name) {
-                let shown: String = name.chars().take(64).collect();
-                return Err(serde::de::Error::custom(format!("the member `{shown}` stands twice")));
+                let shown_name: String = name.chars().take(64).collect();
+                return Err(serde::de::Error::custom(format!("duplicate member `{shown_name}`")));
             }
-            let value = members.next_value_seed(Strict)?;
+            let value = members.next_value_seed(StrictJson)?;
             object.insert(name, value);
         }
         Ok(object.into())

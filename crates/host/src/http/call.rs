@@ -1,4 +1,4 @@
-//! From a request to the engine and back: the one way of every route in the table.
+//! Passes an HTTP request to the engine and returns the response; the same for every route of the table.
 
 use std::sync::Arc;
 
@@ -11,67 +11,72 @@ use bytes::Bytes;
 use minke_record::{Actor, ErrorCode};
 use serde_json::{Map, Value, json};
 
-use super::body::{self, BODY_BYTES, NoBody, strict_json};
-use super::routes::{Route, Verb};
-use super::{CALLS, Door, refused};
-use crate::fault::Fault;
+use super::body::{self, BODY_BYTES, BodyError, parse_strict_json};
+use super::routes::{HttpVerb, Route};
+use super::{HttpServer, MAX_CALLS, error_response};
+use crate::error::ApiError;
 
-/// Who asks, as it stands in logs.
-pub(crate) fn asker() -> Actor {
-    Actor::person("host")
+/// Returns the actor that logs record for HTTP requests.
+pub(crate) fn http_actor() -> Actor {
+    Actor::from_person("host")
 }
 
-/// Reads a request and carries it out, to its end. The work is a task of its own from the first byte of the body: when a
-/// client closes its connection at once, the server drops what runs inside the connection, perhaps just before the
-/// request that it has read whole would be handed on.
-pub(crate) async fn answer(door: Arc<Door>, route: &'static Route, request: Request) -> Response {
+/// Reads a request and executes it to its end. The work runs in its own task from the first byte of the body on: when a
+/// client closes its connection at once, the server drops the futures of the connection, possibly just before a
+/// completely read request would be executed.
+pub(crate) async fn handle_request(
+    server: Arc<HttpServer>,
+    route: &'static Route,
+    request: Request,
+) -> Response {
     let method = route.method;
-    let (worker, asked) = (door.clone(), request);
+    let (worker, asked) = (server.clone(), request);
     let work = tokio::spawn(async move {
-        match params(&worker, route, asked).await {
-            Ok(params) => match called(&worker, method, params).await {
-                Ok(answer) => typed(StatusCode::OK, "application/json", answer),
-                Err(fault) => fault_response(&fault),
+        match read_params(&worker, route, asked).await {
+            Ok(params) => match call_engine(&worker, method, params).await {
+                Ok(answer) => typed_response(StatusCode::OK, "application/json", answer),
+                Err(error) => api_error_response(&error),
             },
             Err(response) => *response,
         }
     });
     let response = work.await.unwrap_or_else(|_| {
-        let why = format!("`{method}` broke off; this is a fault in Minke");
-        fault_response(&Fault::new(ErrorCode::Internal, why))
+        let message = format!("`{method}` stopped unexpectedly; this is a bug in Minke");
+        api_error_response(&ApiError::new(ErrorCode::Internal, message))
     });
-    door.metrics.answered(route.path, response.status().as_u16());
+    server.metrics.count_request(route.path, response.status().as_u16());
     response
 }
 
-async fn called(door: &Door, method: &'static str, params: Value) -> Result<Bytes, Fault> {
-    let Ok(place) = door.calls.clone().try_acquire_owned() else {
-        let why = format!("{CALLS} requests are being answered; come back when some are");
-        return Err(Fault::new(ErrorCode::TooMany, why));
+async fn call_engine(door: &HttpServer, method: &'static str, params: Value) -> Result<Bytes, ApiError> {
+    let Ok(permit) = door.calls.clone().try_acquire_owned() else {
+        let message = format!("{MAX_CALLS} requests are in progress; try again later");
+        return Err(ApiError::new(ErrorCode::TooMany, message));
     };
-    let answer = door.engine.written(method, params, &asker()).await;
-    drop(place);
+    let answer = door.engine.call_to_bytes(method, params, &http_actor()).await;
+    drop(permit);
     answer
 }
 
-/// Path, query and body as one object.
-async fn params(door: &Door, route: &Route, request: Request) -> Result<Value, Box<Response>> {
-    let invalid = |why: String| Box::new(refused(StatusCode::BAD_REQUEST, "invalid_request", &why));
+/// Merges path, query and body into one object.
+async fn read_params(server: &HttpServer, route: &Route, request: Request) -> Result<Value, Box<Response>> {
+    let invalid =
+        |message: String| Box::new(error_response(StatusCode::BAD_REQUEST, "invalid_request", &message));
     let length =
         request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > BODY_BYTES as u64) {
-        return Err(too_large());
+        return Err(body_too_large_response());
     }
     let (mut parts, body) = request.into_parts();
     let mut object = match route.verb {
-        Verb::Get => Map::new(),
-        Verb::Post => posted(body, door.waits.body).await?,
+        HttpVerb::Get => Map::new(),
+        HttpVerb::Post => read_post_body(body, server.timeouts.read_body).await?,
     };
     let Query(query) = Query::<Vec<(String, String)>>::from_request_parts(&mut parts, &())
         .await
         .map_err(|e| invalid(e.body_text()))?;
     for (name, text) in query {
-        let value = route.query(&name, &text).map_err(invalid)?;
+        let value = route.parse_query_value(&name, &text).map_err(invalid)?;
         if object.insert(name.clone(), value).is_some() {
             return Err(invalid(format!("`{name}` is given twice")));
         }
@@ -81,50 +86,55 @@ async fn params(door: &Door, route: &Route, request: Request) -> Result<Value, B
         .map_err(|_| invalid("the path is not UTF-8".to_owned()))?;
     for (name, value) in &path {
         if object.insert(name.to_owned(), value.into()).is_some() {
-            return Err(invalid(format!("`{name}` is given twice: it stands in the path")));
+            return Err(invalid(format!("`{name}` is given twice: it is also in the path")));
         }
     }
     Ok(object.into())
 }
 
-async fn posted(body: Body, patience: std::time::Duration) -> Result<Map<String, Value>, Box<Response>> {
-    let bad = |status, why: &str| Box::new(refused(status, "invalid_request", why));
-    let bytes = match body::read(body, patience).await {
+async fn read_post_body(
+    body: Body,
+    timeout: std::time::Duration,
+) -> Result<Map<String, Value>, Box<Response>> {
+    let bad_request = |status, message: &str| Box::new(error_response(status, "invalid_request", message));
+    let bytes = match body::read_body(body, timeout).await {
         Ok(bytes) => bytes,
-        Err(NoBody::TooLarge) => return Err(too_large()),
-        Err(NoBody::TooSlow) => {
-            return Err(bad(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"));
+        Err(BodyError::TooLarge) => return Err(body_too_large_response()),
+        Err(BodyError::TooSlow) => {
+            return Err(bad_request(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"));
         }
-        Err(NoBody::Broken) => return Err(bad(StatusCode::BAD_REQUEST, "the body broke off")),
+        Err(BodyError::Broken) => return Err(bad_request(StatusCode::BAD_REQUEST, "the body is incomplete")),
     };
     if bytes.is_empty() {
         return Ok(Map::new());
     }
-    match strict_json(&bytes) {
+    match parse_strict_json(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(bad(StatusCode::BAD_REQUEST, "the body must be a JSON object")),
-        Err(why) => Err(bad(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {why}"))),
+        Ok(_) => Err(bad_request(StatusCode::BAD_REQUEST, "the body must be a JSON object")),
+        Err(message) => {
+            Err(bad_request(StatusCode::BAD_REQUEST, &format!("the body is not valid JSON: {message}")))
+        }
     }
 }
 
-fn too_large() -> Box<Response> {
-    let why = format!("a body has at most {BODY_BYTES} bytes");
-    Box::new(refused(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", &why))
+fn body_too_large_response() -> Box<Response> {
+    let why = format!("the body exceeds {BODY_BYTES} bytes");
+    Box::new(error_response(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", &why))
 }
 
-pub(crate) fn fault_response(fault: &Fault) -> Response {
-    let status = StatusCode::from_u16(fault.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    match &fault.answer {
-        Some(answer) => json(status, answer),
-        None => refused(status, fault.code.as_str(), &fault.message),
+pub(crate) fn api_error_response(error: &ApiError) -> Response {
+    let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    match &error.response {
+        Some(answer) => json_response(status, answer),
+        None => error_response(status, error.code.as_str(), &error.message),
     }
 }
 
-pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
-    typed(status, "application/json", value.to_string())
+pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response {
+    typed_response(status, "application/json", value.to_string())
 }
 
-fn typed(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Response {
+fn typed_response(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Response {
     let mut response = (status, text.into()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -133,16 +143,16 @@ fn typed(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Respo
     response
 }
 
-/// Somebody is here; not more.
-pub(crate) fn healthy() -> Response {
-    json(StatusCode::OK, &json!({ "status": "ok" }))
+/// Reports only that the host is running.
+pub(crate) fn health_response() -> Response {
+    json_response(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-pub(crate) async fn metrics(door: Arc<Door>) -> Response {
-    let text = door.metrics.text(&door.engine).await;
-    typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+pub(crate) async fn metrics_response(server: Arc<HttpServer>) -> Response {
+    let text = server.metrics.render_text(&server.engine).await;
+    typed_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-pub(crate) fn document() -> Response {
-    json(StatusCode::OK, &crate::openapi::document())
+pub(crate) fn openapi_response() -> Response {
+    json_response(StatusCode::OK, &crate::openapi::openapi_document())
 }

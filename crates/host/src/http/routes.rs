@@ -1,203 +1,226 @@
-//! The table of routes: which path is which method of the engine, and what its path, query and body hold.
+//! The table of routes: maps each path to a method of the engine, and describes its path, query and body.
 //!
-//! The server and its OpenAPI document are made from it, so that neither knows a route that the other does not
+//! The server and its OpenAPI document are generated from it, so both have the same routes
 //! (`every_documented_route_answers_as_documented`).
 
 use serde_json::Value;
 
-/// How a route is asked.
+/// The HTTP method of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum HttpVerb {
     Get,
     Post,
 }
 
-/// What a member holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     Text,
     Number,
     Flag,
     Object,
     List,
-    /// Text, or a list of input segments.
+    /// A text, or a list of input segments.
     Input,
     Any,
 }
 
-/// A member of a request.
+/// A field of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub struct RouteField {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: FieldKind,
     pub required: bool,
 }
 
 /// One route.
 #[derive(Debug)]
 pub struct Route {
-    pub verb: Verb,
+    pub verb: HttpVerb,
     pub path: &'static str,
-    /// The engine's name of it, which is also that of JSON-RPC.
+    /// The method name in the engine and in JSON-RPC.
     pub method: &'static str,
-    pub about: &'static str,
-    pub query: &'static [Field],
-    pub body: &'static [Field],
+    pub summary: &'static str,
+    pub query: &'static [RouteField],
+    pub body: &'static [RouteField],
 }
 
-const fn must(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, required: true }
+const fn required_field(name: &'static str, kind: FieldKind) -> RouteField {
+    RouteField { name, kind, required: true }
 }
 
-const fn may(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, required: false }
+const fn optional_field(name: &'static str, kind: FieldKind) -> RouteField {
+    RouteField { name, kind, required: false }
 }
 
-const fn get(
+const fn get_route(
+    path: &'static str,
+    method: &'static str,
+    summary: &'static str,
+    query: &'static [RouteField],
+) -> Route {
+    Route { verb: HttpVerb::Get, path, method, summary, query, body: &[] }
+}
+
+const fn post_route(
     path: &'static str,
     method: &'static str,
     about: &'static str,
-    query: &'static [Field],
+    body: &'static [RouteField],
 ) -> Route {
-    Route { verb: Verb::Get, path, method, about, query, body: &[] }
+    Route { verb: HttpVerb::Post, path, method, summary: about, query: &[], body }
 }
 
-const fn post(
-    path: &'static str,
-    method: &'static str,
-    about: &'static str,
-    body: &'static [Field],
-) -> Route {
-    Route { verb: Verb::Post, path, method, about, query: &[], body }
-}
+use FieldKind::{Any, Flag, Input, List, Number, Object, Text};
 
-use Kind::{Any, Flag, Input, List, Number, Object, Text};
-
-/// Every route that is a method of the engine. The others (frames, health, metrics, the document) are in `Door::router`.
+/// Every route that calls the engine. The others (frames, health, metrics, the document) are in
+/// `HttpServer::build_router`.
 pub const ROUTES: &[Route] = &[
-    post(
+    post_route(
         "/v1/thread",
         "thread",
-        "One request about threads; `kind` says which",
+        "Execute one request about threads, selected by `kind`",
         &[
-            must("kind", Text),
-            may("thread_id", Text),
-            may("model", Text),
-            may("model_provider", Text),
-            may("cwd", Text),
-            may("profile", Text),
-            may("name", Text),
-            may("metadata", Any),
-            may("mandate", Object),
-            may("ephemeral", Flag),
-            may("history", List),
-            may("approval_policy", Text),
-            may("sandbox", Text),
-            may("at_seq", Number),
-            may("include_archived", Flag),
-            may("limit", Number),
-            may("cursor", Text),
-            may("status", Text),
-            may("query", Text),
-            may("from_seq", Number),
-            may("input", Input),
-            may("mode", Text),
-            may("op_id", Text),
-            may("objective", Text),
-            may("budget", Any),
-            may("checkpoint_id", Text),
-            may("state", Any),
-            may("persist_extended_history", Flag),
+            required_field("kind", Text),
+            optional_field("thread_id", Text),
+            optional_field("model", Text),
+            optional_field("model_provider", Text),
+            optional_field("cwd", Text),
+            optional_field("profile", Text),
+            optional_field("name", Text),
+            optional_field("metadata", Any),
+            optional_field("mandate", Object),
+            optional_field("ephemeral", Flag),
+            optional_field("history", List),
+            optional_field("approval_policy", Text),
+            optional_field("sandbox", Text),
+            optional_field("at_seq", Number),
+            optional_field("include_archived", Flag),
+            optional_field("limit", Number),
+            optional_field("cursor", Text),
+            optional_field("status", Text),
+            optional_field("query", Text),
+            optional_field("from_seq", Number),
+            optional_field("input", Input),
+            optional_field("mode", Text),
+            optional_field("op_id", Text),
+            optional_field("objective", Text),
+            optional_field("budget", Any),
+            optional_field("checkpoint_id", Text),
+            optional_field("state", Any),
+            optional_field("persist_extended_history", Flag),
         ],
     ),
-    post(
+    post_route(
         "/v1/prompt",
         "prompt",
-        "Runs one answer and returns it",
-        &[may("thread_id", Text), must("prompt", Text), may("model", Text), may("cwd", Text)],
-    ),
-    post(
-        "/v1/tool/invoke",
-        "tool/invoke",
-        "One call of a tool, through the gate of the thread's pod",
-        &[must("thread_id", Text), must("call", Object), may("cwd", Text)],
-    ),
-    post(
-        "/v1/approval/answer",
-        "approval/answer",
-        "Goes on with a call that waits",
-        &[must("approval_id", Text), must("decision", Any), may("note", Text)],
-    ),
-    get("/v1/asks", "asks", "Open questions of all threads", &[]),
-    post("/v1/asks/{id}", "asks/answer", "Answers a question", &[must("decision", Any), may("note", Text)]),
-    get("/v1/jobs", "jobs", "Jobs, the one that changed last first", &[may("limit", Number)]),
-    post(
-        "/v1/jobs",
-        "jobs/start",
-        "A new job: a `start` whose mandate is required",
+        "Run one prompt and return the answer",
         &[
-            must("mandate", Object),
-            may("model", Text),
-            may("model_provider", Text),
-            may("cwd", Text),
-            may("profile", Text),
-            may("name", Text),
-            may("metadata", Any),
+            optional_field("thread_id", Text),
+            required_field("prompt", Text),
+            optional_field("model", Text),
+            optional_field("cwd", Text),
         ],
     ),
-    get("/v1/jobs/{id}", "jobs/get", "One job", &[]),
-    post("/v1/jobs/{id}/cancel", "jobs/cancel", "Ends a job", &[may("detail", Text)]),
-    post("/v1/jobs/{id}/pause", "jobs/pause", "Stops a job at a safe point", &[may("detail", Text)]),
-    post("/v1/jobs/{id}/resume", "jobs/resume", "Goes on with a job", &[may("detail", Text)]),
-    post("/v1/jobs/{id}/retry", "jobs/retry", "Begins a finished job again, as a fork", &[]),
-    post(
+    post_route(
+        "/v1/tool/invoke",
+        "tool/invoke",
+        "Call a tool with the permissions of the thread's pod",
+        &[required_field("thread_id", Text), required_field("call", Object), optional_field("cwd", Text)],
+    ),
+    post_route(
+        "/v1/approval/answer",
+        "approval/answer",
+        "Answer the ask of a waiting call",
+        &[required_field("approval_id", Text), required_field("decision", Any), optional_field("note", Text)],
+    ),
+    get_route("/v1/asks", "asks", "List the open asks of all threads", &[]),
+    post_route(
+        "/v1/asks/{id}",
+        "asks/answer",
+        "Answer an ask",
+        &[required_field("decision", Any), optional_field("note", Text)],
+    ),
+    get_route("/v1/jobs", "jobs", "List jobs, last changed first", &[optional_field("limit", Number)]),
+    post_route(
+        "/v1/jobs",
+        "jobs/start",
+        "Start a job: a `start` with a required mandate",
+        &[
+            required_field("mandate", Object),
+            optional_field("model", Text),
+            optional_field("model_provider", Text),
+            optional_field("cwd", Text),
+            optional_field("profile", Text),
+            optional_field("name", Text),
+            optional_field("metadata", Any),
+        ],
+    ),
+    get_route("/v1/jobs/{id}", "jobs/get", "Return one job", &[]),
+    post_route("/v1/jobs/{id}/cancel", "jobs/cancel", "Cancel a job", &[optional_field("detail", Text)]),
+    post_route(
+        "/v1/jobs/{id}/pause",
+        "jobs/pause",
+        "Pause a job at a safe point",
+        &[optional_field("detail", Text)],
+    ),
+    post_route("/v1/jobs/{id}/resume", "jobs/resume", "Resume a job", &[optional_field("detail", Text)]),
+    post_route("/v1/jobs/{id}/retry", "jobs/retry", "Restart a finished job as a fork", &[]),
+    post_route(
         "/v1/jobs/{id}/progress",
         "jobs/progress",
-        "Says how far a job is",
-        &[must("progress", Number), may("detail", Text)],
+        "Report the progress of a job",
+        &[required_field("progress", Number), optional_field("detail", Text)],
     ),
-    get("/v1/status", "status", "The newest jobs at a glance", &[may("limit", Number)]),
-    get("/v1/pods", "pods", "Live pods", &[]),
-    get("/v1/pods/{name}", "pods/get", "One live pod", &[]),
-    post(
+    get_route("/v1/status", "status", "List the newest jobs", &[optional_field("limit", Number)]),
+    get_route("/v1/pods", "pods", "List live pods", &[]),
+    get_route("/v1/pods/{name}", "pods/get", "Return one live pod", &[]),
+    post_route(
         "/v1/pods/{name}/stop",
         "pods/stop",
-        "Ends the process of a pod; its session stays",
-        &[may("mode", Text)],
+        "Stop the process of a pod; its session remains",
+        &[optional_field("mode", Text)],
     ),
-    post(
+    post_route(
         "/v1/pods/{name}/send",
         "pods/send",
-        "Says something to a pod",
-        &[must("input", Input), may("mode", Text), may("op_id", Text)],
+        "Send a message to a pod",
+        &[required_field("input", Input), optional_field("mode", Text), optional_field("op_id", Text)],
     ),
-    get("/v1/models", "models", "The catalog", &[]),
-    get("/v1/config", "config", "Every key with its value and its origin", &[may("cwd", Text)]),
-    post(
+    get_route("/v1/models", "models", "Return the model catalog", &[]),
+    get_route(
+        "/v1/config",
+        "config",
+        "List every key with its value and its origin",
+        &[optional_field("cwd", Text)],
+    ),
+    post_route(
         "/v1/config",
         "config/set",
-        "Changes the person's own configuration",
-        &[must("key", Text), may("value", Any)],
+        "Change the user's configuration",
+        &[required_field("key", Text), optional_field("value", Any)],
     ),
 ];
 
 impl Route {
-    /// The names in its path.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+    /// Returns the parameter names in its path.
+    pub fn path_names(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
 
-    /// A member of the query, as the value that it is.
-    pub(crate) fn query(&self, name: &str, text: &str) -> Result<Value, String> {
-        let shown: String = name.chars().take(64).collect();
+    /// Parses a query parameter into its type.
+    pub(crate) fn parse_query_value(&self, name: &str, text: &str) -> Result<Value, String> {
+        let shown_name: String = name.chars().take(64).collect();
         let Some(field) = self.query.iter().find(|field| field.name == name) else {
-            return Err(format!("the query has an unknown member `{shown}`"));
+            return Err(format!("unknown query parameter `{shown_name}`"));
         };
-        let wrong = |what: &str| format!("`{shown}` must be {what}");
+        let wrong = |expected: &str| format!("`{shown_name}` must be {expected}");
         match field.kind {
-            Kind::Number => text.parse::<u64>().map(Value::from).map_err(|_| wrong("a number")),
-            Kind::Flag => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
-            Kind::Text | Kind::Object | Kind::List | Kind::Input | Kind::Any => Ok(text.into()),
+            FieldKind::Number => text.parse::<u64>().map(Value::from).map_err(|_| wrong("a number")),
+            FieldKind::Flag => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
+            FieldKind::Text | FieldKind::Object | FieldKind::List | FieldKind::Input | FieldKind::Any => {
+                Ok(text.into())
+            }
         }
     }
 }

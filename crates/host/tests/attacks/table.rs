@@ -1,58 +1,58 @@
-//! The attacks, as a table.
+//! The table of attacks.
 
-use crate::request::Request;
-use crate::world::World;
+use crate::request::RawRequest;
+use crate::world::AttackServer;
 
 pub(crate) struct Attack {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// Whether whoever sends it has the right token, and may be told what is wrong.
+    /// Whether the client has the right token, so that the response may describe the defect.
     pub(crate) with_token: bool,
 }
 
-pub(crate) fn attacks(world: &World) -> Vec<Attack> {
-    let mut table = Table { world, attacks: Vec::new() };
-    table.hosts();
-    table.origins();
-    table.tokens();
-    table.lines();
-    table.paths();
-    table.lengths();
-    table.contents();
-    table.bodies();
-    table.heads();
-    table.sockets();
-    table.frames();
+pub(crate) fn all_attacks(world: &AttackServer) -> Vec<Attack> {
+    let mut table = AttackTable { world, attacks: Vec::new() };
+    table.host_attacks();
+    table.origin_attacks();
+    table.token_attacks();
+    table.request_line_attacks();
+    table.path_attacks();
+    table.length_attacks();
+    table.content_type_attacks();
+    table.body_attacks();
+    table.header_attacks();
+    table.websocket_attacks();
+    table.frame_attacks();
     table.attacks
 }
 
-struct Table<'a> {
-    world: &'a World,
+struct AttackTable<'a> {
+    world: &'a AttackServer,
     attacks: Vec<Attack>,
 }
 
-impl Table<'_> {
-    fn good(&self) -> Request {
-        Request::good(self.world)
+impl AttackTable<'_> {
+    fn valid_request(&self) -> RawRequest {
+        RawRequest::valid(self.world)
     }
 
-    /// By somebody who gets no further than the guard.
-    fn outside(&mut self, name: impl Into<String>, request: &Request) {
-        let bytes = request.bytes();
+    /// Adds an attack that the guard refuses.
+    fn add_outside(&mut self, name: impl Into<String>, request: &RawRequest) {
+        let bytes = request.to_bytes();
         self.attacks.push(Attack { name: name.into(), bytes, with_token: false });
     }
 
-    /// By somebody who has the token.
-    fn inside(&mut self, name: impl Into<String>, request: &Request) {
-        let bytes = request.bytes();
+    /// Adds an attack of a client with the token.
+    fn add_inside(&mut self, name: impl Into<String>, request: &RawRequest) {
+        let bytes = request.to_bytes();
         self.attacks.push(Attack { name: name.into(), bytes, with_token: true });
     }
 
-    fn raw(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
+    fn add_raw(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
         self.attacks.push(Attack { name: name.into(), bytes: bytes.into(), with_token: false });
     }
 
-    fn hosts(&mut self) {
+    fn host_attacks(&mut self) {
         let port = self.world.port();
         let other = port.wrapping_add(1);
         for host in [
@@ -83,17 +83,26 @@ impl Table<'_> {
             format!("127.0.0.1:{port}/"),
             String::new(),
         ] {
-            self.outside(format!("host `{host}`"), &self.good().set("Host", &host));
+            self.add_outside(format!("host `{host}`"), &self.valid_request().set_header("Host", &host));
         }
-        self.outside("no host", &self.good().without("Host"));
-        self.outside("two hosts", &self.good().with("Host", "evil.example"));
-        self.outside("the same host twice", &self.good().with("Host", &self.world.host()));
-        self.outside("no host in HTTP/1.0", &self.good().version("HTTP/1.0").without("Host"));
-        let forwarded = self.good().set("Host", "evil.example").with("X-Forwarded-Host", &self.world.host());
-        self.outside("a host that was forwarded", &forwarded);
+        self.add_outside("no host", &self.valid_request().remove_header("Host"));
+        self.add_outside("two hosts", &self.valid_request().add_header("Host", "evil.example"));
+        self.add_outside(
+            "the same host twice",
+            &self.valid_request().add_header("Host", &self.world.host_header()),
+        );
+        self.add_outside(
+            "no host in HTTP/1.0",
+            &self.valid_request().version("HTTP/1.0").remove_header("Host"),
+        );
+        let forwarded = self
+            .valid_request()
+            .set_header("Host", "evil.example")
+            .add_header("X-Forwarded-Host", &self.world.host_header());
+        self.add_outside("a host that was forwarded", &forwarded);
     }
 
-    fn origins(&mut self) {
+    fn origin_attacks(&mut self) {
         let port = self.world.port();
         for origin in [
             "http://evil.example".to_owned(),
@@ -114,31 +123,44 @@ impl Table<'_> {
             "*".to_owned(),
             String::new(),
         ] {
-            self.outside(format!("origin `{origin}`"), &self.good().set("Origin", &origin));
+            self.add_outside(
+                format!("origin `{origin}`"),
+                &self.valid_request().set_header("Origin", &origin),
+            );
         }
-        let own = format!("http://{}", self.world.host());
-        let two = self.good().with("Origin", &own).with("Origin", "http://evil.example");
-        self.outside("two origins", &two);
+        let own = format!("http://{}", self.world.host_header());
+        let two = self.valid_request().add_header("Origin", &own).add_header("Origin", "http://evil.example");
+        self.add_outside("two origins", &two);
         for site in ["cross-site", "same-site", "Same-Origin", ""] {
-            self.outside(format!("fetched from `{site}`"), &self.good().with("Sec-Fetch-Site", site));
+            self.add_outside(
+                format!("fetched from `{site}`"),
+                &self.valid_request().add_header("Sec-Fetch-Site", site),
+            );
         }
-        let both = self.good().with("Sec-Fetch-Site", "same-origin").with("Sec-Fetch-Site", "cross-site");
-        self.outside("fetched from here and there", &both);
-        let simple = self.good().set("Content-Type", "text/plain").without("Authorization");
-        self.outside("a form's simple request", &simple.clone().with("Origin", "http://evil.example"));
-        self.outside("a form's request without an origin", &simple);
+        let both = self
+            .valid_request()
+            .add_header("Sec-Fetch-Site", "same-origin")
+            .add_header("Sec-Fetch-Site", "cross-site");
+        self.add_outside("fetched from here and there", &both);
+        let simple =
+            self.valid_request().set_header("Content-Type", "text/plain").remove_header("Authorization");
+        self.add_outside(
+            "a form's simple request",
+            &simple.clone().add_header("Origin", "http://evil.example"),
+        );
+        self.add_outside("a form's request without an origin", &simple);
         let preflight = self
-            .good()
+            .valid_request()
             .method("OPTIONS")
-            .without("Authorization")
+            .remove_header("Authorization")
             .body(b"")
-            .with("Origin", "http://evil.example")
-            .with("Access-Control-Request-Method", "POST")
-            .with("Access-Control-Request-Private-Network", "true");
-        self.outside("a preflight", &preflight);
+            .add_header("Origin", "http://evil.example")
+            .add_header("Access-Control-Request-Method", "POST")
+            .add_header("Access-Control-Request-Private-Network", "true");
+        self.add_outside("a preflight", &preflight);
     }
 
-    fn tokens(&mut self) {
+    fn token_attacks(&mut self) {
         let token = self.world.token().to_owned();
         let half: String = token.chars().take(32).collect();
         let other: String = token.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
@@ -158,25 +180,28 @@ impl Table<'_> {
             ("null", "Bearer null".to_owned()),
             ("sixteen thousand", format!("Bearer {}", "0".repeat(16_000))),
         ] {
-            self.outside(format!("token: {name}"), &self.good().set("Authorization", &value));
+            self.add_outside(
+                format!("token: {name}"),
+                &self.valid_request().set_header("Authorization", &value),
+            );
         }
-        self.outside("token: none", &self.good().without("Authorization"));
-        let twice = self.good().with("Authorization", "Bearer x");
-        self.outside("token: two headers", &twice);
-        let none = self.good().without("Authorization");
-        self.outside("token: in the query", &none.clone().target(&format!("/v1/thread?token={token}")));
-        self.outside("token: as a cookie", &none.clone().with("Cookie", &format!("token={token}")));
-        self.outside("token: in another header", &none.clone().with("X-Minke-Token", &token));
-        self.outside(
+        self.add_outside("token: none", &self.valid_request().remove_header("Authorization"));
+        let twice = self.valid_request().add_header("Authorization", "Bearer x");
+        self.add_outside("token: two headers", &twice);
+        let none = self.valid_request().remove_header("Authorization");
+        self.add_outside("token: in the query", &none.clone().target(&format!("/v1/thread?token={token}")));
+        self.add_outside("token: as a cookie", &none.clone().add_header("Cookie", &format!("token={token}")));
+        self.add_outside("token: in another header", &none.clone().add_header("X-Minke-Token", &token));
+        self.add_outside(
             "token: in a proxy's header",
-            &none.clone().with("Proxy-Authorization", &format!("Bearer {token}")),
+            &none.clone().add_header("Proxy-Authorization", &format!("Bearer {token}")),
         );
-        let subprotocol = none.with("Sec-WebSocket-Protocol", &format!("minke.bearer.{token}"));
-        self.outside("token: as a subprotocol elsewhere", &subprotocol);
+        let subprotocol = none.add_header("Sec-WebSocket-Protocol", &format!("minke.bearer.{token}"));
+        self.add_outside("token: as a subprotocol elsewhere", &subprotocol);
     }
 
-    fn lines(&mut self) {
-        let host = self.world.host();
+    fn request_line_attacks(&mut self) {
+        let host = self.world.host_header();
         for (name, line) in [
             ("HTTP/0.9", "POST /v1/thread\r\n".to_owned()),
             ("nothing but a line", "\r\n\r\n\r\n".to_owned()),
@@ -196,31 +221,37 @@ impl Table<'_> {
             ("bytes", "\u{0}\u{1}\u{2}\u{3}\u{4}".repeat(1_000)),
             ("SOCKS", "\u{4}\u{1}\u{0}P\u{7f}\u{0}\u{0}\u{1}\u{0}".to_owned()),
         ] {
-            self.raw(format!("line: {name}"), line);
+            self.add_raw(format!("line: {name}"), line);
         }
         let wide: Vec<u8> = format!("GET /v1/pods HTTP/1.1\r\nHost: {host}\r\n\r\n")
             .encode_utf16()
             .flat_map(u16::to_le_bytes)
             .collect();
-        self.raw("line: UTF-16", wide);
-        self.outside(
+        self.add_raw("line: UTF-16", wide);
+        self.add_outside(
             "line: a proxy's",
-            &self.good().target(&format!("http://evil.example:{}/v1/thread", self.world.port())),
+            &self.valid_request().target(&format!("http://evil.example:{}/v1/thread", self.world.port())),
         );
-        self.outside("line: a proxy's for us", &self.good().target(&format!("http://{host}/v1/thread")));
-        self.outside(
+        self.add_outside(
+            "line: a proxy's for us",
+            &self.valid_request().target(&format!("http://{host}/v1/thread")),
+        );
+        self.add_outside(
             "line: a tunnel",
-            &self.good().method("CONNECT").target("evil.example:443").without("Authorization"),
+            &self.valid_request().method("CONNECT").target("evil.example:443").remove_header("Authorization"),
         );
-        self.outside("line: all", &self.good().method("OPTIONS").target("*").without("Authorization"));
+        self.add_outside(
+            "line: all",
+            &self.valid_request().method("OPTIONS").target("*").remove_header("Authorization"),
+        );
         for method in ["GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "post", "BREW"] {
-            self.inside(format!("method {method}"), &self.good().method(method));
+            self.add_inside(format!("method {method}"), &self.valid_request().method(method));
         }
-        let over = self.good().method("GET").body(b"").with("X-HTTP-Method-Override", "POST");
-        self.inside("method over method", &over);
+        let over = self.valid_request().method("GET").body(b"").add_header("X-HTTP-Method-Override", "POST");
+        self.add_inside("method over method", &over);
     }
 
-    fn paths(&mut self) {
+    fn path_attacks(&mut self) {
         for path in [
             "//v1/thread",
             "/v1//thread",
@@ -255,73 +286,97 @@ impl Table<'_> {
             "/v1/\u{fe0f}thread",
             "/v1/thread%",
         ] {
-            self.inside(format!("path {path}"), &self.good().target(path));
+            self.add_inside(format!("path {path}"), &self.valid_request().target(path));
         }
-        self.inside("path of 16,000", &self.good().target(&format!("/v1/thread?{}", "a".repeat(16_000))));
-        self.inside("path of 9,000", &self.good().target(&format!("/v1/thread?{}", "a".repeat(9_000))));
-        self.inside("a query where there is none", &self.good().target("/v1/thread?kind=create"));
-        self.inside(
-            "a member of the query twice",
-            &self.good().method("GET").body(b"").target("/v1/config?cwd=/a&cwd=/b"),
+        self.add_inside(
+            "path of 16,000",
+            &self.valid_request().target(&format!("/v1/thread?{}", "a".repeat(16_000))),
         );
-        self.inside("events of nothing", &self.good().method("GET").body(b"").target("/v1/events"));
-        self.inside(
+        self.add_inside(
+            "path of 9,000",
+            &self.valid_request().target(&format!("/v1/thread?{}", "a".repeat(9_000))),
+        );
+        self.add_inside(
+            "a query where there is none",
+            &self.valid_request().target("/v1/thread?kind=create"),
+        );
+        self.add_inside(
+            "a member of the query twice",
+            &self.valid_request().method("GET").body(b"").target("/v1/config?cwd=/a&cwd=/b"),
+        );
+        self.add_inside(
+            "events of nothing",
+            &self.valid_request().method("GET").body(b"").target("/v1/events"),
+        );
+        self.add_inside(
             "events of what is not there",
             &self
-                .good()
+                .valid_request()
                 .method("GET")
                 .body(b"")
                 .target("/v1/events?thread=s_00000000-0000-7000-8000-000000000000"),
         );
-        self.inside(
+        self.add_inside(
             "events since a wrong place",
-            &self.good().method("GET").body(b"").target("/v1/events?thread=x&since=../../x"),
+            &self.valid_request().method("GET").body(b"").target("/v1/events?thread=x&since=../../x"),
         );
-        self.inside(
+        self.add_inside(
             "events of a file",
-            &self.good().method("GET").body(b"").target("/v1/events?thread=../../../../etc/passwd"),
+            &self.valid_request().method("GET").body(b"").target("/v1/events?thread=../../../../etc/passwd"),
         );
     }
 
-    fn lengths(&mut self) {
-        let body = self.world.creating();
+    fn length_attacks(&mut self) {
+        let body = self.world.create_body();
         let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
-        let te = self.good().body(chunked.as_bytes()).length("").with("Transfer-Encoding", "chunked");
-        self.inside("chunked", &te);
-        self.inside("both lengths", &te.clone().length(&body.len().to_string()));
-        self.inside("both lengths, the other way", &te.clone().length("4"));
-        self.inside("chunked twice", &te.clone().with("Transfer-Encoding", "chunked"));
+        let te = self
+            .valid_request()
+            .body(chunked.as_bytes())
+            .length("")
+            .add_header("Transfer-Encoding", "chunked");
+        self.add_inside("chunked", &te);
+        self.add_inside("both lengths", &te.clone().length(&body.len().to_string()));
+        self.add_inside("both lengths, the other way", &te.clone().length("4"));
+        self.add_inside("chunked twice", &te.clone().add_header("Transfer-Encoding", "chunked"));
         for coding in
             ["chunked, identity", "identity", "gzip, chunked", "xchunked", " chunked", "chunked;x", "cow"]
         {
-            let odd = self.good().body(chunked.as_bytes()).length("").with("Transfer-Encoding", coding);
-            self.inside(format!("coding `{coding}`"), &odd);
+            let odd = self
+                .valid_request()
+                .body(chunked.as_bytes())
+                .length("")
+                .add_header("Transfer-Encoding", coding);
+            self.add_inside(format!("coding `{coding}`"), &odd);
         }
-        let bad = self.good().body(b"fffffffffffffffff\r\n").length("").with("Transfer-Encoding", "chunked");
-        self.inside("a chunk that overflows", &bad);
+        let bad = self
+            .valid_request()
+            .body(b"fffffffffffffffff\r\n")
+            .length("")
+            .add_header("Transfer-Encoding", "chunked");
+        self.add_inside("a chunk that overflows", &bad);
         for length in
             ["-1", "+5", "0x20", "1e3", "5, 6", "99999999999999999999", "a", "16777217", "4294967296"]
         {
-            self.inside(format!("length {length}"), &self.good().length(length));
+            self.add_inside(format!("length {length}"), &self.valid_request().length(length));
         }
-        let two = self.good().with("Content-Length", "5");
-        self.inside("two lengths", &two);
-        // Ends in the middle: the rest never comes.
-        self.inside("more promised than sent", &self.good().length("100000"));
+        let two = self.valid_request().add_header("Content-Length", "5");
+        self.add_inside("two lengths", &two);
+        // The body ends in the middle.
+        self.add_inside("more promised than sent", &self.valid_request().length("100000"));
         let hidden = format!(
             "{body}POST /v1/thread HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.world.host(),
+            self.world.host_header(),
             body.len()
         );
         let smuggled = self
-            .good()
-            .without("Authorization")
-            .set("Connection", "keep-alive")
+            .valid_request()
+            .remove_header("Authorization")
+            .set_header("Connection", "keep-alive")
             .length(&body.len().to_string());
-        self.outside("a request behind a refused one", &smuggled.body(hidden.as_bytes()));
+        self.add_outside("a request behind a refused one", &smuggled.body(hidden.as_bytes()));
     }
 
-    fn contents(&mut self) {
+    fn content_type_attacks(&mut self) {
         for kind in [
             "text/plain",
             "application/x-www-form-urlencoded",
@@ -335,16 +390,25 @@ impl Table<'_> {
             "json",
             "",
         ] {
-            self.inside(format!("content `{kind}`"), &self.good().set("Content-Type", kind));
+            self.add_inside(
+                format!("content `{kind}`"),
+                &self.valid_request().set_header("Content-Type", kind),
+            );
         }
-        self.inside("no content type", &self.good().without("Content-Type"));
-        self.inside("two content types", &self.good().with("Content-Type", "application/json"));
-        let gzip = self.good().with("Content-Encoding", "gzip").body(b"\x1f\x8b\x08\x00\x00\x00\x00\x00");
-        self.inside("compressed", &gzip);
+        self.add_inside("no content type", &self.valid_request().remove_header("Content-Type"));
+        self.add_inside(
+            "two content types",
+            &self.valid_request().add_header("Content-Type", "application/json"),
+        );
+        let gzip = self
+            .valid_request()
+            .add_header("Content-Encoding", "gzip")
+            .body(b"\x1f\x8b\x08\x00\x00\x00\x00\x00");
+        self.add_inside("compressed", &gzip);
     }
 
-    fn bodies(&mut self) {
-        let body = self.world.creating();
+    fn body_attacks(&mut self) {
+        let body = self.world.create_body();
         let inner = body.trim_start_matches('{').trim_end_matches('}').to_owned();
         let deep = |open: &str, close: &str| {
             format!("{{{inner},\"metadata\":{}1{}}}", open.repeat(100_000), close.repeat(100_000))
@@ -372,44 +436,48 @@ impl Table<'_> {
             ("nothing", String::new()),
             ("an unknown kind", "{\"kind\":\"destroy\"}".to_owned()),
         ] {
-            self.inside(format!("body: {name}"), &self.good().body(text.as_bytes()));
+            self.add_inside(format!("body: {name}"), &self.valid_request().body(text.as_bytes()));
         }
         let mut torn = body.clone().into_bytes();
         torn.insert(torn.len() - 2, 0xff);
-        self.inside("body: not UTF-8", &self.good().body(&torn));
+        self.add_inside("body: not UTF-8", &self.valid_request().body(&torn));
         let wide: Vec<u8> = body.encode_utf16().flat_map(u16::to_be_bytes).collect();
-        self.inside("body: UTF-16", &self.good().body(&wide));
+        self.add_inside("body: UTF-16", &self.valid_request().body(&wide));
         let large = vec![b' '; 16 * 1024 * 1024 + 1];
-        self.inside("body: too large", &self.good().body(&large));
+        self.add_inside("body: too large", &self.valid_request().body(&large));
     }
 
-    fn heads(&mut self) {
-        let many = (0..200).fold(self.good(), |request, n| request.with(&format!("X-{n}"), "y"));
-        self.outside("two hundred headers", &many);
-        self.outside("a header of 100,000", &self.good().with("X", &"y".repeat(100_000)));
-        self.outside("a name of 100,000", &self.good().with(&"x".repeat(100_000), "y"));
-        self.inside("an expectation", &self.good().with("Expect", "200-maybe").body(b"{").length("100"));
+    fn header_attacks(&mut self) {
+        let many =
+            (0..200).fold(self.valid_request(), |request, n| request.add_header(&format!("X-{n}"), "y"));
+        self.add_outside("two hundred headers", &many);
+        self.add_outside("a header of 100,000", &self.valid_request().add_header("X", &"y".repeat(100_000)));
+        self.add_outside("a name of 100,000", &self.valid_request().add_header(&"x".repeat(100_000), "y"));
+        self.add_inside(
+            "an expectation",
+            &self.valid_request().add_header("Expect", "200-maybe").body(b"{").length("100"),
+        );
         let upgrade = self
-            .good()
-            .set("Connection", "Upgrade, HTTP2-Settings")
-            .with("Upgrade", "h2c")
-            .with("HTTP2-Settings", "x")
+            .valid_request()
+            .set_header("Connection", "Upgrade, HTTP2-Settings")
+            .add_header("Upgrade", "h2c")
+            .add_header("HTTP2-Settings", "x")
             .target("/v1/nothing");
-        self.inside("an upgrade to HTTP/2", &upgrade);
+        self.add_inside("an upgrade to HTTP/2", &upgrade);
     }
 
-    fn sockets(&mut self) {
-        let socket = Request::socket(self.world);
+    fn websocket_attacks(&mut self) {
+        let socket = RawRequest::websocket(self.world);
         let token = self.world.token().to_owned();
         for origin in ["http://evil.example", "null", "https://localhost", "file://"] {
-            self.outside(format!("socket from {origin}"), &socket.clone().with("Origin", origin));
+            self.add_outside(format!("socket from {origin}"), &socket.clone().add_header("Origin", origin));
         }
-        self.outside(
+        self.add_outside(
             "socket, rebound",
-            &socket.clone().set("Host", &format!("evil.example:{}", self.world.port())),
+            &socket.clone().set_header("Host", &format!("evil.example:{}", self.world.port())),
         );
-        self.outside("socket without a token", &socket.clone().without("Authorization"));
-        let none = socket.clone().without("Authorization");
+        self.add_outside("socket without a token", &socket.clone().remove_header("Authorization"));
+        let none = socket.clone().remove_header("Authorization");
         for (name, protocols) in [
             ("only ours", "minke.v1".to_owned()),
             ("an empty token", "minke.v1, minke.bearer.".to_owned()),
@@ -421,31 +489,37 @@ impl Table<'_> {
             ("the bare token", format!("minke.v1, {token}")),
             ("a wrong one first", format!("minke.bearer.x, minke.bearer.{token}")),
         ] {
-            self.outside(
+            self.add_outside(
                 format!("socket with {name}"),
-                &none.clone().with("Sec-WebSocket-Protocol", &protocols),
+                &none.clone().add_header("Sec-WebSocket-Protocol", &protocols),
             );
         }
-        self.outside(
+        self.add_outside(
             "socket with a token in the query",
             &none.clone().target(&format!("/v1/ws?token={token}")),
         );
-        self.outside("socket from another site", &socket.clone().with("Sec-Fetch-Site", "cross-site"));
-        self.inside("socket of another version", &socket.clone().set("Sec-WebSocket-Version", "8"));
-        self.inside("socket without a version", &socket.clone().without("Sec-WebSocket-Version"));
-        self.inside("socket without a key", &socket.clone().without("Sec-WebSocket-Key"));
-        self.inside("socket without an upgrade", &socket.clone().without("Upgrade"));
-        self.inside("socket by POST", &socket.set("Connection", "Upgrade").method("POST"));
+        self.add_outside(
+            "socket from another site",
+            &socket.clone().add_header("Sec-Fetch-Site", "cross-site"),
+        );
+        self.add_inside(
+            "socket of another version",
+            &socket.clone().set_header("Sec-WebSocket-Version", "8"),
+        );
+        self.add_inside("socket without a version", &socket.clone().remove_header("Sec-WebSocket-Version"));
+        self.add_inside("socket without a key", &socket.clone().remove_header("Sec-WebSocket-Key"));
+        self.add_inside("socket without an upgrade", &socket.clone().remove_header("Upgrade"));
+        self.add_inside("socket by POST", &socket.set_header("Connection", "Upgrade").method("POST"));
     }
 
-    /// The door is open; what comes through it is not what may.
-    fn frames(&mut self) {
+    /// The connection is accepted, but the messages are invalid.
+    fn frame_attacks(&mut self) {
         let request =
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"thread","params":{}}}"#, self.world.creating());
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"thread","params":{}}}"#, self.world.create_body());
         let text = request.as_bytes();
-        let masked = |first: u8, payload: &[u8]| frame(first, payload, true);
+        let masked = |first: u8, payload: &[u8]| websocket_frame(first, payload, true);
         for (name, sent) in [
-            ("not masked", frame(0x81, text, false)),
+            ("not masked", websocket_frame(0x81, text, false)),
             ("binary", masked(0x82, text)),
             ("a reserved bit", masked(0xc1, text)),
             ("an unknown kind", masked(0x83, text)),
@@ -455,7 +529,7 @@ impl Table<'_> {
             ("a ping too long", masked(0x89, &[text, &[b' '; 200]].concat())),
             ("a length of 2^62", [&[0x81, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0][..], text].concat()),
             ("a length beyond the limit", [&[0x81, 0xff, 0, 0, 0, 0, 0x02, 0, 0, 0][..], text].concat()),
-            ("half a frame", frame(0x81, text, true).into_iter().take(20).collect()),
+            ("half a frame", websocket_frame(0x81, text, true).into_iter().take(20).collect()),
             ("not JSON", masked(0x81, b"create a session")),
             ("another protocol", masked(0x81, request.replace("2.0", "1.0").as_bytes())),
             ("a member twice", masked(0x81, request.replacen("\"id\":1", "\"id\":1,\"id\":1", 1).as_bytes())),
@@ -467,18 +541,18 @@ impl Table<'_> {
                 ),
             ),
             ("a method that is none", masked(0x81, request.replace("\"thread\"", "\"thred\"").as_bytes())),
-            ("plain HTTP", Request::good(self.world).bytes()),
+            ("plain HTTP", RawRequest::valid(self.world).to_bytes()),
             ("a close, then more", [masked(0x88, &[3, 232]), masked(0x81, text)].concat()),
         ] {
             let end = masked(0x88, &[3, 232]);
-            let bytes = [Request::socket(self.world).bytes(), sent, end].concat();
+            let bytes = [RawRequest::websocket(self.world).to_bytes(), sent, end].concat();
             self.attacks.push(Attack { name: format!("socket: {name}"), bytes, with_token: true });
         }
     }
 }
 
-/// A WebSocket frame.
-pub(crate) fn frame(first: u8, payload: &[u8], masked: bool) -> Vec<u8> {
+/// Returns a WebSocket frame.
+pub(crate) fn websocket_frame(first: u8, payload: &[u8], masked: bool) -> Vec<u8> {
     let mask = if masked { 0x80 } else { 0 };
     let mut out = vec![first];
     match payload.len() {

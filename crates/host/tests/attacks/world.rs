@@ -1,4 +1,4 @@
-//! A door with a home of its own, in this process, with short waits; and a client that sends bytes.
+//! A server in this process with its own home and short timeouts; and a client that sends bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,69 +9,71 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use minke_client::Home;
-use minke_host::http::{Door, Hosts, Token, Waits, serve};
-use minke_host::{Engine, Fault, Maker, NewThread};
+use minke_client::UserHome;
+use minke_host::http::{AllowedHosts, BearerToken, HttpServer, ServerTimeouts, serve_http};
+use minke_host::{ApiError, Engine, NewThread, SessionFactory};
 use minke_pod::State;
 use minke_record::{
-    Actor, AssistantItem, Content, Draft, Durability, ErrorCode, FORMAT, Ids, InputSegment, Invoke, Item,
-    Kind, Role, RunCompleted, RunId, RunResult, Scope, SessionId, SessionStart, Trigger,
+    Actor, AssistantItem, Content, Draft, Durability, ErrorCode, IdGenerator, InputSegment, Invoke, Item,
+    Kind, LOG_FORMAT, Role, RunCompleted, RunId, RunResult, Scope, SessionId, SessionStart, Trigger,
 };
-use minke_registry::{Paths, Surroundings};
-use minke_session::{FileStore, RealDisk, Store};
+use minke_registry::{ProcessEnv, UserPaths};
+use minke_session::{FileStore, RealDisk, SessionStore};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// How long the door waits here.
-pub(crate) const WAITS: Waits = Waits {
-    head: Duration::from_millis(400),
-    body: Duration::from_millis(400),
-    write: Duration::from_millis(400),
-    frames: Duration::from_millis(400),
+/// The server's timeouts in these tests.
+pub(crate) const TEST_TIMEOUTS: ServerTimeouts = ServerTimeouts {
+    read_head: Duration::from_millis(400),
+    read_body: Duration::from_millis(400),
+    write_chunk: Duration::from_millis(400),
+    send_frame: Duration::from_millis(400),
 };
-/// How long an answer is waited for: longer than every wait of the door together.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for a response: longer than all timeouts of the server together.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) struct World {
+pub(crate) struct AttackServer {
     dir: tempfile::TempDir,
-    home: Home,
+    home: UserHome,
     token: String,
     pub(crate) address: SocketAddr,
     stop: watch::Sender<bool>,
     serving: Option<JoinHandle<()>>,
 }
 
-impl World {
-    pub(crate) fn new() -> World {
-        World::with(WAITS)
+impl AttackServer {
+    pub(crate) fn new() -> AttackServer {
+        AttackServer::with_timeouts(TEST_TIMEOUTS)
     }
 
-    pub(crate) fn with(waits: Waits) -> World {
+    pub(crate) fn with_timeouts(timeouts: ServerTimeouts) -> AttackServer {
         let dir = tempfile::tempdir().unwrap();
         let env = [("MINKE_HOME".into(), dir.path().join("home").into_os_string())].into();
         let uid = rustix::process::getuid().as_raw();
-        let paths = Paths::find(&Surroundings { env, uid }).unwrap();
-        paths.create().unwrap();
-        let store = Arc::new(FileStore::new(Arc::new(RealDisk), paths.sessions()));
-        let home = Home { paths, store };
-        let maker = Bench { store: home.store.clone(), made: AtomicUsize::new(0) };
-        let engine = Engine::new(home.clone(), Arc::new(maker));
-        let token = Token::draw().unwrap();
+        let paths = UserPaths::from_env(&ProcessEnv { env, uid }).unwrap();
+        paths.create_dirs().unwrap();
+        let store = Arc::new(FileStore::new(Arc::new(RealDisk), paths.sessions_dir()));
+        let home = UserHome { paths, store };
+        let session_factory =
+            AttackSessionFactory { store: home.store.clone(), created: AtomicUsize::new(0) };
+        let engine = Engine::new(home.clone(), Arc::new(session_factory));
+        let token = BearerToken::generate().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let (told, tell) = std::sync::mpsc::channel();
+        let (ready_receiver, tell) = std::sync::mpsc::channel();
         let revealed = token.reveal().to_owned();
         let serving = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let bound = listener.local_addr().unwrap();
-                told.send(bound).unwrap();
-                let door = Door::new(engine, token, Hosts::of(bound, None)).with_waits(waits);
-                serve(listener, Arc::new(door), stopped).await;
+                ready_receiver.send(bound).unwrap();
+                let door = HttpServer::new(engine, token, AllowedHosts::for_address(bound, None))
+                    .with_timeouts(timeouts);
+                serve_http(listener, Arc::new(door), stopped).await;
             });
         });
         let address = tell.recv().unwrap();
-        World { dir, home, token: revealed, address, stop, serving: Some(serving) }
+        AttackServer { dir, home, token: revealed, address, stop, serving: Some(serving) }
     }
 
     pub(crate) fn token(&self) -> &str {
@@ -82,24 +84,24 @@ impl World {
         self.address.port()
     }
 
-    pub(crate) fn host(&self) -> String {
+    pub(crate) fn host_header(&self) -> String {
         self.address.to_string()
     }
 
-    /// The body that makes a session.
-    pub(crate) fn creating(&self) -> String {
+    /// Returns the body of a request that creates a session.
+    pub(crate) fn create_body(&self) -> String {
         json!({ "kind": "create", "cwd": self.dir.path().to_str().unwrap() }).to_string()
     }
 
-    /// A session in which a model has said so many things of so many characters.
-    pub(crate) fn spoken(&self, times: u64, characters: usize) -> String {
-        let by = Actor::person("test");
-        let made = self.send(&crate::Request::good(self).bytes());
-        let text = String::from_utf8_lossy(&made).into_owned();
+    /// Creates a session in which a model has sent this many texts of this length.
+    pub(crate) fn create_long_session(&self, times: u64, characters: usize) -> String {
+        let by = Actor::from_person("test");
+        let create_answer = self.send_bytes(&crate::RawRequest::valid(self).to_bytes());
+        let text = String::from_utf8_lossy(&create_answer).into_owned();
         let answer: Value = serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap();
         let id: SessionId = answer["thread_id"].as_str().unwrap().parse().unwrap();
         let mut writer = self.home.store.open(id).unwrap().writer;
-        let run = Some(RunId(Ids::new(1, 1).next_uuid()));
+        let run = Some(RunId(IdGenerator::new(1, 1).next_uuid()));
         let first = writer.next_seq();
         let draft = |at: u64, kind: Kind| Draft {
             seq: first + at,
@@ -122,48 +124,49 @@ impl World {
         format!("s_{id}")
     }
 
-    pub(crate) fn sessions(&self) -> usize {
-        self.home.store.list().unwrap().len()
+    pub(crate) fn count_sessions(&self) -> usize {
+        self.home.store.list_sessions().unwrap().len()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT)).unwrap();
         stream
     }
 
-    /// Sends bytes and gives what comes back until the door closes.
+    /// Sends bytes and returns the response until the server closes the connection.
     #[track_caller]
-    pub(crate) fn send(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn send_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         match stream.write_all(bytes) {
-            // It has refused and closed before everything was sent.
+            // The server has refused and closed before all bytes were sent.
             Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
             sent => sent.unwrap(),
         }
-        drained(&mut stream)
+        read_to_end(&mut stream)
     }
 
-    pub(crate) fn healthy(&self) -> bool {
-        let host = self.host();
-        let answer = self
-            .send(format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
-        crate::status(&answer) == Some(200)
+    pub(crate) fn is_healthy(&self) -> bool {
+        let host = self.host_header();
+        let answer = self.send_bytes(
+            format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
+        );
+        crate::parse_status(&answer) == Some(200)
     }
 }
 
-/// Everything that comes until the other end closes.
+/// Reads until the other side closes the connection.
 #[track_caller]
-pub(crate) fn drained(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut piece = [0; 16 * 1024];
-    let begun = Instant::now();
+    let start_time = Instant::now();
     loop {
-        // Pings come as long as it is open.
+        // Pings arrive while it is open.
         assert!(
-            begun.elapsed() < PATIENCE,
-            "the door does not close; it said {}",
+            start_time.elapsed() < ANSWER_TIMEOUT,
+            "the server does not close the connection; its response: {}",
             String::from_utf8_lossy(&all)
         );
         match stream.read(&mut piece) {
@@ -171,36 +174,39 @@ pub(crate) fn drained(stream: &mut TcpStream) -> Vec<u8> {
             Ok(got) => all.extend_from_slice(&piece[..got]),
             Err(e) if e.kind() == ErrorKind::ConnectionReset => return all,
             Err(e) => {
-                panic!("the door neither answers nor closes: {e}; it said {}", String::from_utf8_lossy(&all))
+                panic!(
+                    "the server neither responds nor closes: {e}; its response: {}",
+                    String::from_utf8_lossy(&all)
+                )
             }
         }
     }
 }
 
-impl Drop for World {
+impl Drop for AttackServer {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(serving) = self.serving.take() {
-            // A test that fails on its own says why itself.
+            // A panic here would hide the test's own failure.
             drop(serving.join());
         }
     }
 }
 
-/// Makes the plainest sessions.
-struct Bench {
-    store: Arc<dyn Store>,
-    made: AtomicUsize,
+/// Creates minimal sessions.
+struct AttackSessionFactory {
+    store: Arc<dyn SessionStore>,
+    created: AtomicUsize,
 }
 
-impl Maker for Bench {
-    fn make(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), Fault> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed) as u64;
-        let id = SessionId(Ids::new(1_000 + number, number).next_uuid());
+impl SessionFactory for AttackSessionFactory {
+    fn create_session(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), ApiError> {
+        let number = self.created.fetch_add(1, Ordering::Relaxed) as u64;
+        let id = SessionId(IdGenerator::new(1_000 + number, number).next_uuid());
         let cwd = new.cwd.unwrap_or_default().display().to_string();
         let start = SessionStart {
             session: id,
-            format: FORMAT,
+            format: LOG_FORMAT,
             version: "0".to_owned(),
             name: "bench".parse().unwrap(),
             created_by: by.clone(),
@@ -221,37 +227,37 @@ impl Maker for Bench {
             kind: Kind::SessionStart(start),
             durability: Durability::Barrier,
         };
-        let failed = |e: &dyn std::fmt::Display| Fault::new(ErrorCode::StorageFailed, e);
+        let failed = |e: &dyn std::fmt::Display| ApiError::new(ErrorCode::StorageFailed, e);
         let writer = self.store.create(id, vec![draft], Vec::new()).map_err(|e| failed(&e))?;
         Ok((id, writer.into_lease().map_err(|e| failed(&e))?))
     }
 
-    fn said(&self, text: &str, _: &State) -> Result<Vec<InputSegment>, Fault> {
+    fn parse_input(&self, text: &str, _: &State) -> Result<Vec<InputSegment>, ApiError> {
         Ok(vec![InputSegment::Text { content: text.into() }])
     }
 
-    fn model(&self, reference: &str, _: &Path) -> Result<String, Fault> {
+    fn resolve_model(&self, reference: &str, _: &Path) -> Result<String, ApiError> {
         Ok(reference.to_owned())
     }
 
-    fn without_secrets(&self, _: &[&str]) -> Result<(), Fault> {
+    fn reject_secrets(&self, _: &[&str]) -> Result<(), ApiError> {
         Ok(())
     }
 
-    fn models(&self) -> Result<Value, Fault> {
+    fn model_catalog(&self) -> Result<Value, ApiError> {
         Ok(json!([]))
     }
 
-    fn config(&self, _: Option<&Path>) -> Result<Value, Fault> {
+    fn config_values(&self, _: Option<&Path>) -> Result<Value, ApiError> {
         Ok(json!({}))
     }
 
-    fn configure(&self, _: &str, _: Option<&Value>) -> Result<Value, Fault> {
-        Err(Fault::invalid("nothing is kept here"))
+    fn set_config(&self, _: &str, _: Option<&Value>) -> Result<Value, ApiError> {
+        Err(ApiError::invalid("not supported in this test"))
     }
 }
 
-/// Says that nothing more comes.
-pub(crate) fn shut(stream: &TcpStream) {
+/// Closes the sending side.
+pub(crate) fn shut_down_write(stream: &TcpStream) {
     stream.shutdown(Shutdown::Write).unwrap();
 }

@@ -1,8 +1,8 @@
-//! Requests to the engine, in a home of its own, without a pod: what starts one is tried with the binary.
+//! Requests to an engine with its own home, without pods: the tests of the binary cover requests that start one.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod house;
+mod harness;
 mod normal;
 mod stdio;
 mod threads;

@@ -1,17 +1,17 @@
-//! Answers as they would be anywhere: times, ids, hashes and temporary paths replaced. The binary's tests use it, too.
+//! Normalizes responses: replaces times, ids, hashes and temporary paths. The binary's tests use it too.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-/// An answer with its times, ids, hashes and temporary paths as they would be anywhere.
+/// Returns a response with normalized times, ids, hashes and temporary paths.
 pub(crate) fn normal(value: &Value, dir: &Path) -> Value {
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let names = [real.to_string_lossy().into_owned(), dir.to_string_lossy().into_owned()];
-    walk(value, &names, &mut Vec::new())
+    normalize_value(value, &names, &mut Vec::new())
 }
 
-fn walk(value: &Value, dirs: &[String], seen: &mut Vec<String>) -> Value {
+fn normalize_value(value: &Value, dirs: &[String], seen: &mut Vec<String>) -> Value {
     const TIMES: [&str; 8] =
         ["created_at", "updated_at", "archived_at", "ts", "created", "last_ts", "since", "pid"];
     match value {
@@ -22,19 +22,19 @@ fn walk(value: &Value, dirs: &[String], seen: &mut Vec<String>) -> Value {
                 let value = match key.as_str() {
                     _ if timed => json!(0),
                     "cli_version" => json!("VERSION"),
-                    _ => walk(value, dirs, seen),
+                    _ => normalize_value(value, dirs, seen),
                 };
                 out.insert(key.clone(), value);
             }
             Value::Object(out)
         }
-        Value::Array(list) => list.iter().map(|value| walk(value, dirs, seen)).collect(),
-        Value::String(text) => Value::String(words(text, dirs, seen)),
+        Value::Array(list) => list.iter().map(|value| normalize_value(value, dirs, seen)).collect(),
+        Value::String(text) => Value::String(normalize_text(text, dirs, seen)),
         other => other.clone(),
     }
 }
 
-fn words(text: &str, dirs: &[String], seen: &mut Vec<String>) -> String {
+fn normalize_text(text: &str, dirs: &[String], seen: &mut Vec<String>) -> String {
     let mut text = text.to_owned();
     for dir in dirs {
         text = text.replace(dir, "/DIR");

@@ -1,7 +1,8 @@
-//! openai_chat: chat completions, as OpenAI and very many others speak them.
+//! openai_chat: chat completions of OpenAI and many other providers.
 //!
-//! What differs from the others: each result is a message of its own, a text, and its images follow as a user's; what an
-//! assistant said is one text; dialects differ in roles and field names, which the model's quirks name.
+//! Differences from other schemes: each result is a separate text message, and its images follow in a user
+//! message. The text of a reply is one string. Dialects differ in roles and field names, which the quirks of
+//! the model define.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -12,43 +13,46 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::json::{ArgumentsText, DataUrl, Reminder, ResultText, Shown, tools};
-use super::names::{self, IdRule};
-use super::pictures::{Images, InResults, Picture};
-use super::turns::{Call, Heard, Manner, Order, Said, Thought, Turn, system_prompt, turns};
-use super::{WireRequest, effort, max_output, sends_tools, wanted};
-use crate::problem::Problem;
-use crate::settings::{Quirks, Settings, ToolUse};
+use super::call_ids::{self, CallIdRule};
+use super::images::{ImageLimits, PromptImage, ResultImages};
+use super::json::{CallArgumentsText, DataUrlImage, DisplayJson, ReminderText, ToolResultText, map_tools};
+use super::turn_groups::{
+    Dialect, InputPart, PromptTurn, ReplyCall, ReplyOrder, ReplyPart, SignedThought, group_turns,
+    system_prompt,
+};
+use super::{WireRequest, budget_effort, max_output_tokens, requested_reasoning, sends_tools};
+use crate::error::ProviderError;
+use crate::settings::{ModelSettings, ProviderQuirks, ToolUseSupport};
 
-/// What the assistant is made to say between results and a message, for servers that want to hear it first.
-const BRIDGE: &str = "Done.";
+/// An assistant message inserted between results and a user message, for servers that require one.
+const BRIDGE_REPLY: &str = "Done.";
 
-const USER: &str = "user";
+const USER_ROLE: &str = "user";
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatRequest<'a> {
     model: &'a str,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
     #[serde(flatten)]
-    max_tokens: Option<MaxTokens<'a>>,
+    max_tokens: Option<MaxTokensField<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
-    /// Not in the first server's own list, but in those of many that speak its format.
+    /// Not part of OpenAI's API, but supported by many compatible servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_k: Option<u64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     stop: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<Vec<Tool<'a>>>,
+    tools: Option<Vec<ChatTool<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    messages: Vec<Message<'a>>,
+    messages: Vec<ChatMessage<'a>>,
 }
 
 #[derive(Serialize)]
@@ -56,13 +60,13 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// The bound on the output, under the name that the server knows.
-struct MaxTokens<'a> {
+/// The output limit, under the field name that the server supports.
+struct MaxTokensField<'a> {
     field: &'a str,
     tokens: u64,
 }
 
-impl Serialize for MaxTokens<'_> {
+impl Serialize for MaxTokensField<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.field, &self.tokens)?;
@@ -71,13 +75,13 @@ impl Serialize for MaxTokens<'_> {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ChatTool<'a> {
     r#type: &'static str,
-    function: Function<'a>,
+    function: ChatFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct Function<'a> {
+struct ChatFunction<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     parameters: &'a Value,
@@ -85,61 +89,61 @@ struct Function<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Message<'a> {
-    Said { role: &'a str, content: Words<'a> },
-    Assistant(Assistant<'a>),
-    Tool { role: &'static str, tool_call_id: &'a str, content: Shown<ResultText<'a>> },
+enum ChatMessage<'a> {
+    Said { role: &'a str, content: ChatContent<'a> },
+    Assistant(AssistantMessage<'a>),
+    Tool { role: &'static str, tool_call_id: &'a str, content: DisplayJson<ToolResultText<'a>> },
 }
 
-/// What somebody said, as a plain text wherever that is possible: not every server reads parts.
+/// The content of a message, as a plain text if possible: not every server supports parts.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Words<'a> {
+enum ChatContent<'a> {
     Text(&'a str),
-    Joined(Shown<Joined<'a>>),
-    Parts(Vec<Part<'a>>),
+    Joined(DisplayJson<JoinedText<'a>>),
+    Parts(Vec<ChatPart<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
-    Text { text: Shown<Piece<'a>> },
+enum ChatPart<'a> {
+    Text { text: DisplayJson<TextPiece<'a>> },
     ImageUrl { image_url: ImageUrl<'a> },
 }
 
 #[derive(Serialize)]
 struct ImageUrl<'a> {
-    url: Shown<DataUrl<'a>>,
+    url: DisplayJson<DataUrlImage<'a>>,
 }
 
 /// One text of a message.
 #[derive(Clone, Copy)]
-enum Piece<'a> {
+enum TextPiece<'a> {
     Plain(&'a str),
     Reminder(&'a str),
 }
 
-impl Display for Piece<'_> {
+impl Display for TextPiece<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Piece::Plain(text) => f.write_str(text),
-            Piece::Reminder(text) => Reminder(text).fmt(f),
+            TextPiece::Plain(text) => f.write_str(text),
+            TextPiece::Reminder(text) => ReminderText(text).fmt(f),
         }
     }
 }
 
-/// Texts as one, with an empty line between them unless there is a space already.
-struct Joined<'a>(Vec<Piece<'a>>);
+/// Texts joined by an empty line, unless there is white space already.
+struct JoinedText<'a>(Vec<TextPiece<'a>>);
 
-impl Display for Joined<'_> {
+impl Display for JoinedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut spaced = true;
         for piece in &self.0 {
             let (begins, ends) = match piece {
-                Piece::Plain(text) => {
+                TextPiece::Plain(text) => {
                     (text.starts_with(char::is_whitespace), text.ends_with(char::is_whitespace))
                 }
-                Piece::Reminder(_) => (false, false),
+                TextPiece::Reminder(_) => (false, false),
             };
             if !(spaced || begins) {
                 f.write_str("\n\n")?;
@@ -151,14 +155,14 @@ impl Display for Joined<'_> {
     }
 }
 
-/// An assistant's message. Written by hand because the field of its reasoning has many names.
-struct Assistant<'a> {
-    content: Option<Words<'a>>,
-    calls: Vec<ToolCall<'a>>,
-    reasoning: Option<Thoughts<'a>>,
+/// An assistant message. Serialized by hand because its reasoning field has several names.
+struct AssistantMessage<'a> {
+    content: Option<ChatContent<'a>>,
+    calls: Vec<ChatToolCall<'a>>,
+    reasoning: Option<ReasoningField<'a>>,
 }
 
-impl Serialize for Assistant<'_> {
+impl Serialize for AssistantMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("role", "assistant")?;
@@ -174,7 +178,7 @@ impl Serialize for Assistant<'_> {
 }
 
 #[derive(Serialize)]
-struct ToolCall<'a> {
+struct ChatToolCall<'a> {
     id: &'a str,
     r#type: &'static str,
     function: CalledFunction<'a>,
@@ -183,210 +187,218 @@ struct ToolCall<'a> {
 #[derive(Serialize)]
 struct CalledFunction<'a> {
     name: &'a str,
-    arguments: ArgumentsText<'a>,
+    arguments: CallArgumentsText<'a>,
 }
 
-/// Reasoning on its way back: a text, or the list that came, as it came.
-struct Thoughts<'a> {
+/// Reasoning sent back: a text, or the original list.
+struct ReasoningField<'a> {
     field: &'a str,
-    thoughts: Vec<&'a Thought<'a>>,
+    thoughts: Vec<&'a SignedThought<'a>>,
 }
 
-/// The field whose value is a list of objects and not a text.
-const DETAILS: &str = "reasoning_details";
+/// The reasoning field whose value is a list of objects.
+const DETAILS_FIELD: &str = "reasoning_details";
 
-impl Serialize for Thoughts<'_> {
+impl Serialize for ReasoningField<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.field != DETAILS {
-            let texts = self.thoughts.iter().map(|thought| Piece::Plain(thought.text)).collect();
-            return serializer.collect_str(&Joined(texts));
+        if self.field != DETAILS_FIELD {
+            let texts = self.thoughts.iter().map(|thought| TextPiece::Plain(thought.text)).collect();
+            return serializer.collect_str(&JoinedText(texts));
         }
         let mut list = serializer.serialize_seq(None)?;
-        for detail in self.thoughts.iter().filter_map(|thought| details(thought)).flatten() {
+        for detail in self.thoughts.iter().filter_map(|thought| reasoning_details(thought)).flatten() {
             list.serialize_element(detail)?;
         }
         list.end()
     }
 }
 
-fn details<'a>(thought: &Thought<'a>) -> Option<Vec<&'a RawValue>> {
+fn reasoning_details<'a>(thought: &SignedThought<'a>) -> Option<Vec<&'a RawValue>> {
     thought.encrypted.and_then(|text| serde_json::from_str(text).ok())
 }
 
-pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest, Problem> {
+pub(super) fn build_request(prompt: &Prompt, settings: &ModelSettings) -> Result<WireRequest, ProviderError> {
     let quirks = &settings.quirks;
-    let manner = manner(quirks);
-    let turns = turns(prompt, settings, &manner)?;
+    let dialect = dialect_for(quirks);
+    let turns = group_turns(prompt, settings, &dialect)?;
     let system = system_prompt(prompt)?;
     let with_tools = sends_tools(prompt, settings);
     let mut messages = Vec::with_capacity(prompt.items.len() + 1);
     if !system.is_empty() {
-        messages.push(Message::Said { role: &quirks.system_role, content: Words::Text(system) });
+        messages.push(ChatMessage::Said { role: &quirks.system_role, content: ChatContent::Text(system) });
     }
     for (i, turn) in turns.iter().enumerate() {
         match turn {
-            Turn::User(heard) => {
-                // Before the assistant speaks a user must have spoken.
-                let as_user = i == 0 && heard.iter().all(|piece| matches!(piece, Heard::Notice(_)));
-                let notice_role = if as_user { USER } else { quirks.notice_role.as_str() };
-                told(heard, notice_role, quirks.reply_after_results, &mut messages);
+            PromptTurn::User(input) => {
+                // The conversation must start with a user message.
+                let as_user = i == 0 && input.iter().all(|piece| matches!(piece, InputPart::Notice(_)));
+                let notice_role = if as_user { USER_ROLE } else { quirks.notice_role.as_str() };
+                push_input_messages(input, notice_role, quirks.reply_after_results, &mut messages);
             }
-            Turn::Assistant(said) => messages.push(Message::Assistant(spoken(said, quirks))),
+            PromptTurn::Assistant(output) => {
+                messages.push(ChatMessage::Assistant(assistant_message(output, quirks)))
+            }
         }
     }
-    let body = Body {
+    let body = ChatRequest {
         model: &settings.model_id,
         stream: true,
         stream_options: quirks.stream_usage.then_some(StreamOptions { include_usage: true }),
-        max_tokens: max_output(prompt, settings)
-            .map(|tokens| MaxTokens { field: &quirks.max_tokens_field, tokens }),
-        reasoning_effort: wanted(prompt, settings).map(effort),
+        max_tokens: max_output_tokens(prompt, settings)
+            .map(|tokens| MaxTokensField { field: &quirks.max_tokens_field, tokens }),
+        reasoning_effort: requested_reasoning(prompt, settings).map(budget_effort),
         temperature: prompt.sampling.temperature,
         top_p: prompt.sampling.top_p,
         top_k: prompt.sampling.top_k,
         stop: &prompt.sampling.stop,
         tools: with_tools.then(|| {
-            tools(prompt, |spec| Tool {
+            map_tools(prompt, |spec| ChatTool {
                 r#type: "function",
-                function: Function {
-                    name: names::tool(&spec.name),
+                function: ChatFunction {
+                    name: call_ids::valid_tool_name(&spec.name),
                     description: &spec.description,
                     parameters: &spec.schema,
                 },
             })
         }),
-        // Servers that know only one call at a time often do not know the field either, so `true` is never said.
-        parallel_tool_calls: (with_tools && settings.capability.tools == ToolUse::Sequential)
+        // Servers without parallel calls often do not know this field either, so `true` is never sent.
+        parallel_tool_calls: (with_tools && settings.capability.tools == ToolUseSupport::Sequential)
             .then_some(false),
         messages,
     };
     WireRequest::new("v1", "chat/completions".to_owned(), &body)
 }
 
-fn manner(quirks: &Quirks) -> Manner {
-    Manner {
-        sends: match quirks.reasoning_field.as_str() {
+fn dialect_for(quirks: &ProviderQuirks) -> Dialect {
+    Dialect {
+        can_send_thought: match quirks.reasoning_field.as_str() {
             "" => |_| false,
-            DETAILS => |thought| details(thought).is_some_and(|list| !list.is_empty()),
+            DETAILS_FIELD => |thought| reasoning_details(thought).is_some_and(|list| !list.is_empty()),
             _ => |thought| !thought.text.is_empty(),
         },
-        ends_with_thought: true,
-        order: Order::AsSaid,
-        ids: IdRule { exact: quirks.call_id_chars, longest: 40, plain: false },
-        images: Images {
+        can_end_with_thought: true,
+        order: ReplyOrder::Original,
+        ids: CallIdRule { exact_len: quirks.call_id_chars, max_len: 40, alphanumeric_only: false },
+        images: ImageLimits {
             types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
-            longest: 20_000_000,
-            // A message of a tool is a text.
-            in_results: InResults::Never,
-            most: minke_model::IMAGES,
-            // Of the 50 MB that a request may have, as base64.
-            total: 30_000_000,
+            max_bytes: 20_000_000,
+            // A tool message contains only text.
+            result_images: ResultImages::Never,
+            max_count: minke_model::MAX_IMAGES,
+            // Part of the request limit of 50 MB, as base64.
+            max_total_bytes: 30_000_000,
         },
     }
 }
 
-/// What one turn tells the model: results, each its own message, then what was said.
-fn told<'a>(
-    heard: &'a [Heard<'a>],
+/// Converts the input of one turn: each result as a separate message, then the user's messages.
+fn push_input_messages<'a>(
+    input: &'a [InputPart<'a>],
     notice_role: &'a str,
     reply_after_results: bool,
-    messages: &mut Vec<Message<'a>>,
+    messages: &mut Vec<ChatMessage<'a>>,
 ) {
-    let mut said = Saying::default();
+    let mut output = UserMessage::default();
     let mut answered = false;
-    for piece in heard {
-        if let Heard::Answer(answer) = piece {
-            let content = Shown(ResultText { answer, says_error: true });
-            messages.push(Message::Tool { role: "tool", tool_call_id: &answer.id, content });
+    for piece in input {
+        if let InputPart::CallResult(answer) = piece {
+            let content = DisplayJson(ToolResultText { answer, needs_error_prefix: true });
+            messages.push(ChatMessage::Tool { role: "tool", tool_call_id: &answer.id, content });
             answered = true;
             continue;
         }
         if answered && reply_after_results {
-            let content = Some(Words::Text(BRIDGE));
-            messages.push(Message::Assistant(Assistant { content, calls: Vec::new(), reasoning: None }));
+            let content = Some(ChatContent::Text(BRIDGE_REPLY));
+            messages.push(ChatMessage::Assistant(AssistantMessage {
+                content,
+                calls: Vec::new(),
+                reasoning: None,
+            }));
         }
         answered = false;
         match piece {
-            Heard::Notice(text) if notice_role != USER => {
-                messages.extend(said.message());
-                messages.push(Message::Said { role: notice_role, content: Words::Text(text) });
+            InputPart::Notice(text) if notice_role != USER_ROLE => {
+                messages.extend(output.take_message());
+                messages.push(ChatMessage::Said { role: notice_role, content: ChatContent::Text(text) });
             }
-            Heard::Notice(text) => said.push(Uttered::Text(Piece::Reminder(text))),
-            Heard::Text(text) => said.push(Uttered::Text(Piece::Plain(text))),
-            Heard::Image(picture) => said.push(Uttered::Image(picture)),
-            Heard::Answer(_) => {}
+            InputPart::Notice(text) => output.push_part(UserPart::Text(TextPiece::Reminder(text))),
+            InputPart::Text(text) => output.push_part(UserPart::Text(TextPiece::Plain(text))),
+            InputPart::Image(picture) => output.push_part(UserPart::Image(picture)),
+            InputPart::CallResult(_) => {}
         }
     }
-    messages.extend(said.message());
+    messages.extend(output.take_message());
 }
 
-/// A user's message that grows.
+/// A user message under construction.
 #[derive(Default)]
-struct Saying<'a> {
-    pieces: Vec<Uttered<'a>>,
+struct UserMessage<'a> {
+    parts: Vec<UserPart<'a>>,
 }
 
-enum Uttered<'a> {
-    Text(Piece<'a>),
-    Image(&'a Picture<'a>),
+enum UserPart<'a> {
+    Text(TextPiece<'a>),
+    Image(&'a PromptImage<'a>),
 }
 
-impl<'a> Saying<'a> {
-    fn push(&mut self, piece: Uttered<'a>) {
-        self.pieces.push(piece);
+impl<'a> UserMessage<'a> {
+    fn push_part(&mut self, piece: UserPart<'a>) {
+        self.parts.push(piece);
     }
 
-    fn message(&mut self) -> Option<Message<'a>> {
-        let pieces = std::mem::take(&mut self.pieces);
+    fn take_message(&mut self) -> Option<ChatMessage<'a>> {
+        let pieces = std::mem::take(&mut self.parts);
         if pieces.is_empty() {
             return None;
         }
-        let texts: Option<Vec<Piece<'a>>> = pieces
+        let texts: Option<Vec<TextPiece<'a>>> = pieces
             .iter()
             .map(|piece| match piece {
-                Uttered::Text(text) => Some(*text),
-                Uttered::Image(_) => None,
+                UserPart::Text(text) => Some(*text),
+                UserPart::Image(_) => None,
             })
             .collect();
         let content = match texts {
-            Some(texts) => words(texts),
-            None => Words::Parts(pieces.into_iter().map(part).collect()),
+            Some(texts) => chat_content(texts),
+            None => ChatContent::Parts(pieces.into_iter().map(chat_part).collect()),
         };
-        Some(Message::Said { role: USER, content })
+        Some(ChatMessage::Said { role: USER_ROLE, content })
     }
 }
 
-fn part(piece: Uttered<'_>) -> Part<'_> {
+fn chat_part(piece: UserPart<'_>) -> ChatPart<'_> {
     match piece {
-        Uttered::Text(text) => Part::Text { text: Shown(text) },
-        Uttered::Image(picture) => Part::ImageUrl { image_url: ImageUrl { url: Shown(DataUrl(picture)) } },
+        UserPart::Text(text) => ChatPart::Text { text: DisplayJson(text) },
+        UserPart::Image(picture) => {
+            ChatPart::ImageUrl { image_url: ImageUrl { url: DisplayJson(DataUrlImage(picture)) } }
+        }
     }
 }
 
-fn words(texts: Vec<Piece<'_>>) -> Words<'_> {
+fn chat_content(texts: Vec<TextPiece<'_>>) -> ChatContent<'_> {
     match texts.as_slice() {
-        [Piece::Plain(text)] => Words::Text(text),
-        _ => Words::Joined(Shown(Joined(texts))),
+        [TextPiece::Plain(text)] => ChatContent::Text(text),
+        _ => ChatContent::Joined(DisplayJson(JoinedText(texts))),
     }
 }
 
-fn spoken<'a>(said: &'a [Said<'a>], quirks: &'a Quirks) -> Assistant<'a> {
+fn assistant_message<'a>(output: &'a [ReplyPart<'a>], quirks: &'a ProviderQuirks) -> AssistantMessage<'a> {
     let (mut texts, mut calls, mut thoughts) = (Vec::new(), Vec::new(), Vec::new());
-    for piece in said {
+    for piece in output {
         match piece {
-            Said::Text(text) => texts.push(Piece::Plain(text)),
-            Said::Call(call) => calls.push(tool_call(call)),
-            Said::Thought(thought) => thoughts.push(thought),
+            ReplyPart::Text(text) => texts.push(TextPiece::Plain(text)),
+            ReplyPart::Call(call) => calls.push(chat_tool_call(call)),
+            ReplyPart::Thought(thought) => thoughts.push(thought),
         }
     }
     let field = quirks.reasoning_field.as_str();
-    // Servers that want the reasoning of a call back want the field even if there was none.
+    // Servers that require the reasoning of a call require the field even if it is empty.
     let wants_field = field == "reasoning_content" && !calls.is_empty();
-    let reasoning = (!thoughts.is_empty() || wants_field).then_some(Thoughts { field, thoughts });
-    Assistant { content: (!texts.is_empty()).then(|| words(texts)), calls, reasoning }
+    let reasoning = (!thoughts.is_empty() || wants_field).then_some(ReasoningField { field, thoughts });
+    AssistantMessage { content: (!texts.is_empty()).then(|| chat_content(texts)), calls, reasoning }
 }
 
-fn tool_call<'a>(call: &'a Call<'a>) -> ToolCall<'a> {
-    let function = CalledFunction { name: &call.name, arguments: ArgumentsText(&call.arguments) };
-    ToolCall { id: &call.id, r#type: "function", function }
+fn chat_tool_call<'a>(call: &'a ReplyCall<'a>) -> ChatToolCall<'a> {
+    let function = CalledFunction { name: &call.name, arguments: CallArgumentsText(&call.arguments) };
+    ChatToolCall { id: &call.id, r#type: "function", function }
 }

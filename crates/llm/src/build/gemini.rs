@@ -1,8 +1,9 @@
 //! gemini: `streamGenerateContent`.
 //!
-//! What differs from the others: results go by the function's name; reasoning goes back as signatures on the parts that
-//! bore them. A signature without text directly before a call belongs to the call, unless it is marked as no call's; any
-//! other stands in a part of its own. That is how the decoder leaves them in the history.
+//! Differences from other schemes: results refer to the name of the function. Reasoning is sent back as
+//! signatures on their original parts. A signature without text directly before a call belongs to the call,
+//! unless it is marked otherwise; any other signature gets a separate part. The decoder stores them in the
+//! history in this form.
 
 use std::borrow::Cow;
 
@@ -10,62 +11,64 @@ use minke_model::{Effort, Prompt};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::json::{Arguments, Base64, Reminder, ResultText, Shown, tools};
-use super::names::{self, IdRule};
-use super::pictures::{Images, InResults};
-use super::turns::{Call, Heard, Manner, Order, Said, Turn, system_prompt, turns};
-use super::{WireRequest, budget, effort, max_output, sends_tools, wanted};
-use crate::decode::OWN_PART;
-use crate::problem::Problem;
-use crate::settings::{ReasoningKind, Settings};
+use super::call_ids::{self, CallIdRule};
+use super::images::{ImageLimits, ResultImages};
+use super::json::{Base64Image, CallArguments, DisplayJson, ReminderText, ToolResultText, map_tools};
+use super::turn_groups::{
+    Dialect, InputPart, PromptTurn, ReplyCall, ReplyOrder, ReplyPart, group_turns, system_prompt,
+};
+use super::{WireRequest, budget_effort, effort_budget, max_output_tokens, requested_reasoning, sends_tools};
+use crate::decode::OWN_PART_MARK;
+use crate::error::ProviderError;
+use crate::settings::{ModelSettings, ReasoningKind};
 
-/// What the provider documents for calls that another model made: it takes them without a signature of its own.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+/// The documented signature for calls made by another model.
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-const MANNER: Manner = Manner {
-    sends: |thought| thought.signature.is_some(),
-    ends_with_thought: true,
-    order: Order::AsSaid,
-    ids: IdRule { exact: None, longest: 64, plain: true },
-    images: Images {
+const DIALECT: Dialect = Dialect {
+    can_send_thought: |thought| thought.signature.is_some(),
+    can_end_with_thought: true,
+    order: ReplyOrder::Original,
+    ids: CallIdRule { exact_len: None, max_len: 64, alphanumeric_only: true },
+    images: ImageLimits {
         types: &["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"],
-        longest: 15_000_000,
-        // Only the newest models take parts inside a response; all of them take parts beside it.
-        in_results: InResults::Never,
-        most: minke_model::IMAGES,
-        // Of the 20 MB that a request may have, as base64; a larger one goes alone.
-        total: 14_000_000,
+        max_bytes: 15_000_000,
+        // Only the newest models accept parts inside a response; all accept parts next to it.
+        result_images: ResultImages::Never,
+        max_count: minke_model::MAX_IMAGES,
+        // Part of the request limit of 20 MB, as base64; a larger image is sent alone.
+        max_total_bytes: 14_000_000,
     },
 };
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct GeminiRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<Instruction<'a>>,
+    system_instruction: Option<SystemInstruction<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<[Tools<'a>; 1]>,
+    tools: Option<[GeminiTools<'a>; 1]>,
     generation_config: GenerationConfig<'a>,
-    contents: Vec<Content<'a>>,
+    contents: Vec<GeminiContent<'a>>,
 }
 
 #[derive(Serialize)]
-struct Instruction<'a> {
-    parts: [Part<'a>; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
+struct SystemInstruction<'a> {
+    parts: [GeminiPart<'a>; 1],
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
+struct GeminiTools<'a> {
+    function_declarations: Vec<FunctionDeclaration<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FunctionDeclaration<'a> {
     name: Cow<'a, str>,
     description: &'a str,
-    /// JSON Schema as it is; the older field `parameters` takes only a part of it.
+    /// The complete JSON Schema. The older field `parameters` supports only a subset.
     parameters_json_schema: &'a Value,
 }
 
@@ -83,12 +86,12 @@ struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<ThinkingConfig>,
+    thinking_config: Option<GeminiThinking>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ThinkingConfig {
+struct GeminiThinking {
     include_thoughts: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_budget: Option<u64>,
@@ -97,19 +100,19 @@ struct ThinkingConfig {
 }
 
 #[derive(Serialize)]
-struct Content<'a> {
+struct GeminiContent<'a> {
     role: &'static str,
-    parts: Vec<Part<'a>>,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Part<'a> {
+enum GeminiPart<'a> {
     Text {
         text: &'a str,
     },
     Reminder {
-        text: Shown<Reminder<'a>>,
+        text: DisplayJson<ReminderText<'a>>,
     },
     #[serde(rename_all = "camelCase")]
     Thought {
@@ -120,13 +123,13 @@ enum Part<'a> {
     },
     #[serde(rename_all = "camelCase")]
     Call {
-        function_call: FunctionCall<'a>,
+        function_call: GeminiCall<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         thought_signature: Option<&'a str>,
     },
     #[serde(rename_all = "camelCase")]
     Answer {
-        function_response: FunctionResponse<'a>,
+        function_response: GeminiCallResult<'a>,
     },
     #[serde(rename_all = "camelCase")]
     Image {
@@ -135,43 +138,43 @@ enum Part<'a> {
 }
 
 #[derive(Serialize)]
-struct FunctionCall<'a> {
+struct GeminiCall<'a> {
     id: &'a str,
     name: &'a str,
-    args: &'a Arguments<'a>,
+    args: &'a CallArguments<'a>,
 }
 
 #[derive(Serialize)]
-struct FunctionResponse<'a> {
+struct GeminiCallResult<'a> {
     id: &'a str,
     name: &'a str,
-    response: Response<'a>,
+    response: GeminiCallOutput<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Response<'a> {
-    Output(Shown<ResultText<'a>>),
-    Error(Shown<ResultText<'a>>),
+enum GeminiCallOutput<'a> {
+    Output(DisplayJson<ToolResultText<'a>>),
+    Error(DisplayJson<ToolResultText<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InlineData<'a> {
     mime_type: &'a str,
-    data: Shown<Base64<'a>>,
+    data: DisplayJson<Base64Image<'a>>,
 }
 
-pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest, Problem> {
-    let turns = turns(prompt, settings, &MANNER)?;
+pub(super) fn build_request(prompt: &Prompt, settings: &ModelSettings) -> Result<WireRequest, ProviderError> {
+    let turns = group_turns(prompt, settings, &DIALECT)?;
     let system = system_prompt(prompt)?;
-    let body = Body {
+    let body = GeminiRequest {
         system_instruction: (!system.is_empty())
-            .then_some(Instruction { parts: [Part::Text { text: system }] }),
+            .then_some(SystemInstruction { parts: [GeminiPart::Text { text: system }] }),
         tools: sends_tools(prompt, settings).then(|| {
-            [Tools {
-                function_declarations: tools(prompt, |spec| Declaration {
-                    name: names::tool(&spec.name),
+            [GeminiTools {
+                function_declarations: map_tools(prompt, |spec| FunctionDeclaration {
+                    name: call_ids::valid_tool_name(&spec.name),
                     description: &spec.description,
                     parameters_json_schema: &spec.schema,
                 }),
@@ -182,16 +185,17 @@ pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest,
             top_p: prompt.sampling.top_p,
             top_k: prompt.sampling.top_k,
             stop_sequences: &prompt.sampling.stop,
-            max_output_tokens: max_output(prompt, settings),
-            thinking_config: thinking(prompt, settings),
+            max_output_tokens: max_output_tokens(prompt, settings),
+            thinking_config: thinking_config(prompt, settings),
         },
-        contents: turns.iter().map(|turn| content(turn, settings.quirks.call_signatures)).collect(),
+        contents: turns.iter().map(|turn| build_content(turn, settings.quirks.call_signatures)).collect(),
     };
     let path = format!("{}:streamGenerateContent?alt=sse", model_path(&settings.model_id));
     WireRequest::new("v1beta", path, &body)
 }
 
-/// The model's place. A name that has a collection keeps it; what would end the path early is written out.
+/// Returns the URL path of the model. Keeps an existing collection prefix and escapes characters that would
+/// end the path.
 fn model_path(model: &str) -> String {
     let mut path = String::from(if model.contains('/') { "" } else { "models/" });
     for byte in model.bytes() {
@@ -204,21 +208,21 @@ fn model_path(model: &str) -> String {
     path
 }
 
-/// Thoughts are asked for wherever the model has any, so that a person can see them.
-fn thinking(prompt: &Prompt, settings: &Settings) -> Option<ThinkingConfig> {
+/// Requests thoughts from every model that supports them, so that the user can see them.
+fn thinking_config(prompt: &Prompt, settings: &ModelSettings) -> Option<GeminiThinking> {
     let kind = settings.capability.reasoning;
     if kind == ReasoningKind::None {
         return None;
     }
-    let mut config = ThinkingConfig { include_thoughts: true, thinking_budget: None, thinking_level: None };
-    if let Some(wanted) = wanted(prompt, settings) {
-        let effort = effort(wanted);
+    let mut config = GeminiThinking { include_thoughts: true, thinking_budget: None, thinking_level: None };
+    if let Some(wanted) = requested_reasoning(prompt, settings) {
+        let effort = budget_effort(wanted);
         config.include_thoughts = effort != Effort::None;
         if kind == ReasoningKind::Budget {
-            config.thinking_budget = Some(budget(wanted));
+            config.thinking_budget = Some(effort_budget(wanted));
         } else {
             config.thinking_level = Some(match effort {
-                // Models that are told a level cannot stop thinking; this is the least there is.
+                // Models with a thinking level cannot turn it off; this is the lowest level.
                 Effort::None | Effort::Minimal => "MINIMAL",
                 Effort::Low => "LOW",
                 Effort::Medium => "MEDIUM",
@@ -229,52 +233,60 @@ fn thinking(prompt: &Prompt, settings: &Settings) -> Option<ThinkingConfig> {
     Some(config)
 }
 
-fn content<'a>(turn: &'a Turn<'a>, call_signatures: bool) -> Content<'a> {
+fn build_content<'a>(turn: &'a PromptTurn<'a>, call_signatures: bool) -> GeminiContent<'a> {
     match turn {
-        Turn::User(heard) => Content { role: "user", parts: heard.iter().map(heard_part).collect() },
-        Turn::Assistant(said) => Content { role: "model", parts: said_parts(said, call_signatures) },
+        PromptTurn::User(input) => {
+            GeminiContent { role: "user", parts: input.iter().map(input_part).collect() }
+        }
+        PromptTurn::Assistant(output) => {
+            GeminiContent { role: "model", parts: output_parts(output, call_signatures) }
+        }
     }
 }
 
-fn heard_part<'a>(piece: &'a Heard<'a>) -> Part<'a> {
+fn input_part<'a>(piece: &'a InputPart<'a>) -> GeminiPart<'a> {
     match piece {
-        Heard::Answer(answer) => {
-            let text = Shown(ResultText { answer, says_error: false });
-            let response = if answer.is_error { Response::Error(text) } else { Response::Output(text) };
-            Part::Answer {
-                function_response: FunctionResponse { id: &answer.id, name: &answer.name, response },
+        InputPart::CallResult(answer) => {
+            let text = DisplayJson(ToolResultText { answer, needs_error_prefix: false });
+            let response =
+                if answer.is_error { GeminiCallOutput::Error(text) } else { GeminiCallOutput::Output(text) };
+            GeminiPart::Answer {
+                function_response: GeminiCallResult { id: &answer.id, name: &answer.name, response },
             }
         }
-        Heard::Text(text) => Part::Text { text },
-        Heard::Notice(text) => Part::Reminder { text: Shown(Reminder(text)) },
-        Heard::Image(picture) => Part::Image {
-            inline_data: InlineData { mime_type: picture.media_type, data: Shown(Base64(picture)) },
+        InputPart::Text(text) => GeminiPart::Text { text },
+        InputPart::Notice(text) => GeminiPart::Reminder { text: DisplayJson(ReminderText(text)) },
+        InputPart::Image(picture) => GeminiPart::Image {
+            inline_data: InlineData {
+                mime_type: picture.media_type,
+                data: DisplayJson(Base64Image(picture)),
+            },
         },
     }
 }
 
-fn said_parts<'a>(said: &'a [Said<'a>], call_signatures: bool) -> Vec<Part<'a>> {
-    let mut parts = Vec::with_capacity(said.len());
-    let mut pieces = said.iter().peekable();
+fn output_parts<'a>(output: &'a [ReplyPart<'a>], call_signatures: bool) -> Vec<GeminiPart<'a>> {
+    let mut parts = Vec::with_capacity(output.len());
+    let mut pieces = output.iter().peekable();
     let mut first_call = true;
     while let Some(piece) = pieces.next() {
         match piece {
-            Said::Text(text) => parts.push(Part::Text { text }),
-            Said::Thought(thought) => {
+            ReplyPart::Text(text) => parts.push(GeminiPart::Text { text }),
+            ReplyPart::Thought(thought) => {
                 let signature = thought.signature.unwrap_or_default();
                 let blank = thought.text.trim().is_empty();
-                let of_a_call = blank && thought.encrypted != Some(OWN_PART);
-                if of_a_call && let Some(Said::Call(call)) = pieces.peek() {
+                let of_a_call = blank && thought.encrypted != Some(OWN_PART_MARK);
+                if of_a_call && let Some(ReplyPart::Call(call)) = pieces.peek() {
                     parts.push(call_part(call, Some(signature)));
                     first_call = false;
                     pieces.next();
                 } else {
                     let text = thought.text;
-                    parts.push(Part::Thought { text, thought: !blank, thought_signature: signature });
+                    parts.push(GeminiPart::Thought { text, thought: !blank, thought_signature: signature });
                 }
             }
-            Said::Call(call) => {
-                parts.push(call_part(call, (call_signatures && first_call).then_some(NO_SIGNATURE)));
+            ReplyPart::Call(call) => {
+                parts.push(call_part(call, (call_signatures && first_call).then_some(SIGNATURE_PLACEHOLDER)));
                 first_call = false;
             }
         }
@@ -282,49 +294,51 @@ fn said_parts<'a>(said: &'a [Said<'a>], call_signatures: bool) -> Vec<Part<'a>> 
     parts
 }
 
-fn call_part<'a>(call: &'a Call<'a>, thought_signature: Option<&'a str>) -> Part<'a> {
-    let function_call = FunctionCall { id: &call.id, name: &call.name, args: &call.arguments };
-    Part::Call { function_call, thought_signature }
+fn call_part<'a>(call: &'a ReplyCall<'a>, thought_signature: Option<&'a str>) -> GeminiPart<'a> {
+    let function_call = GeminiCall { id: &call.id, name: &call.name, args: &call.arguments };
+    GeminiPart::Call { function_call, thought_signature }
 }
 
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
 
-    use super::super::turns::Thought;
+    use super::super::turn_groups::SignedThought;
     use super::*;
 
-    fn signed<'a>(text: &'a str, signature: &'a str, encrypted: Option<&'a str>) -> Said<'a> {
-        Said::Thought(Thought { text, summary: &[], signature: Some(signature), encrypted })
+    fn signed_thought<'a>(text: &'a str, signature: &'a str, encrypted: Option<&'a str>) -> ReplyPart<'a> {
+        ReplyPart::Thought(SignedThought { text, summary: &[], signature: Some(signature), encrypted })
     }
 
-    fn called() -> Said<'static> {
-        let arguments = Arguments::new("{}");
-        Said::Call(Call { id: Cow::Borrowed("1"), name: Cow::Borrowed("Read"), arguments })
+    fn sample_call() -> ReplyPart<'static> {
+        let arguments = CallArguments::new("{}");
+        ReplyPart::Call(ReplyCall { id: Cow::Borrowed("1"), name: Cow::Borrowed("Read"), arguments })
     }
 
-    fn written(said: &[Said<'_>], call_signatures: bool) -> String {
-        serde_json::to_string(&said_parts(said, call_signatures)).unwrap()
+    fn serialize_parts(output: &[ReplyPart<'_>], call_signatures: bool) -> String {
+        serde_json::to_string(&output_parts(output, call_signatures)).unwrap()
     }
 
-    const CALL: &str = r#"{"functionCall":{"id":"1","name":"Read","args":{}}"#;
+    const CALL_JSON: &str = r#"{"functionCall":{"id":"1","name":"Read","args":{}}"#;
 
     #[test]
     fn a_signature_goes_back_to_the_part_that_bore_it() {
-        let of_call = [Said::Text("Hm.".into()), signed("", "c2ln", None), called()];
-        let expected = format!(r#"[{{"text":"Hm."}},{CALL},"thoughtSignature":"c2ln"}}]"#);
-        assert_eq!(written(&of_call, true), expected);
-        let of_text = [Said::Text("Hm.".into()), signed("", "c2ln", Some(OWN_PART)), called()];
-        let expected = format!(r#"[{{"text":"Hm."}},{{"text":"","thoughtSignature":"c2ln"}},{CALL}}}]"#);
-        assert_eq!(written(&of_text, false), expected);
-        let of_thought = [signed("Why?", "c2ln", None), Said::Text("So.".into())];
+        let of_call = [ReplyPart::Text("Hm.".into()), signed_thought("", "c2ln", None), sample_call()];
+        let expected = format!(r#"[{{"text":"Hm."}},{CALL_JSON},"thoughtSignature":"c2ln"}}]"#);
+        assert_eq!(serialize_parts(&of_call, true), expected);
+        let of_text =
+            [ReplyPart::Text("Hm.".into()), signed_thought("", "c2ln", Some(OWN_PART_MARK)), sample_call()];
+        let expected = format!(r#"[{{"text":"Hm."}},{{"text":"","thoughtSignature":"c2ln"}},{CALL_JSON}}}]"#);
+        assert_eq!(serialize_parts(&of_text, false), expected);
+        let of_thought = [signed_thought("Why?", "c2ln", None), ReplyPart::Text("So.".into())];
         let expected = r#"[{"text":"Why?","thought":true,"thoughtSignature":"c2ln"},{"text":"So."}]"#;
-        assert_eq!(written(&of_thought, true), expected);
+        assert_eq!(serialize_parts(&of_thought, true), expected);
     }
 
     #[test]
     fn only_the_first_call_without_a_signature_gets_the_placeholder() {
-        let expected = format!(r#"[{CALL},"thoughtSignature":"{NO_SIGNATURE}"}},{CALL}}}]"#);
-        assert_eq!(written(&[called(), called()], true), expected);
+        let expected =
+            format!(r#"[{CALL_JSON},"thoughtSignature":"{SIGNATURE_PLACEHOLDER}"}},{CALL_JSON}}}]"#);
+        assert_eq!(serialize_parts(&[sample_call(), sample_call()], true), expected);
     }
 }

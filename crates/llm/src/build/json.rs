@@ -1,4 +1,4 @@
-//! Pieces of JSON that are written straight from borrowed texts: nothing is put together in memory first.
+//! JSON fragments written directly from borrowed texts, without building them in memory first.
 
 use std::fmt::{self, Display};
 
@@ -10,39 +10,39 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::pictures::Picture;
-use super::turns::Answer;
+use super::images::PromptImage;
+use super::turn_groups::CallResultPart;
 
-/// Anything that can be shown, as a JSON string.
-pub(super) struct Shown<T>(pub(super) T);
+/// Serializes any `Display` value as a JSON string.
+pub(super) struct DisplayJson<T>(pub(super) T);
 
-impl<T: Display> Serialize for Shown<T> {
+impl<T: Display> Serialize for DisplayJson<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
 }
 
-/// A system item in mid-history, for providers that know no such role there.
-pub(super) struct Reminder<'a>(pub(super) &'a str);
+/// A system message in the middle of the history, for providers without a role for it.
+pub(super) struct ReminderText<'a>(pub(super) &'a str);
 
-impl Display for Reminder<'_> {
+impl Display for ReminderText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<system-reminder>\n{}\n</system-reminder>", self.0)
     }
 }
 
-/// What came of a call: the summary, then the content on the next line, then a line for each image that is not shown.
-pub(super) struct ResultText<'a> {
-    pub(super) answer: &'a Answer<'a>,
-    /// Where the API has no field for it, the text itself says that the call failed.
-    pub(super) says_error: bool,
+/// The text of a call result: the summary, the content, and a line for each omitted image.
+pub(super) struct ToolResultText<'a> {
+    pub(super) answer: &'a CallResultPart<'a>,
+    /// Adds a prefix to the text of a failed call, for APIs without an error field.
+    pub(super) needs_error_prefix: bool,
 }
 
-impl Display for ResultText<'_> {
+impl Display for ToolResultText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answer { summary, content, is_error, notes, .. } = self.answer;
+        let CallResultPart { summary, content, is_error, image_notes, .. } = self.answer;
         let begin = if summary.is_empty() { content.unwrap_or_default() } else { summary };
-        if self.says_error && *is_error && !says_error(begin.trim_start()) {
+        if self.needs_error_prefix && *is_error && !is_error_text(begin.trim_start()) {
             f.write_str("Error: ")?;
         }
         f.write_str(summary)?;
@@ -53,7 +53,7 @@ impl Display for ResultText<'_> {
             f.write_str(content)?;
         }
         let mut above = !summary.is_empty() || content.is_some_and(|text| !text.is_empty());
-        for note in notes {
+        for note in image_notes {
             f.write_str(if above { "\n" } else { "" })?;
             f.write_str(note)?;
             above = true;
@@ -62,62 +62,62 @@ impl Display for ResultText<'_> {
     }
 }
 
-fn says_error(summary: &str) -> bool {
+fn is_error_text(summary: &str) -> bool {
     summary.get(.."error".len()).is_some_and(|start| start.eq_ignore_ascii_case("error"))
 }
 
-/// An image's bytes as base64.
-pub(super) struct Base64<'a>(pub(super) &'a Picture<'a>);
+/// The bytes of an image as base64.
+pub(super) struct Base64Image<'a>(pub(super) &'a PromptImage<'a>);
 
-impl Display for Base64<'_> {
+impl Display for Base64Image<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Base64Display::new(self.0.bytes, &BASE64_STANDARD).fmt(f)
     }
 }
 
-/// An image as an URL that holds it.
-pub(super) struct DataUrl<'a>(pub(super) &'a Picture<'a>);
+/// An image as a data URL.
+pub(super) struct DataUrlImage<'a>(pub(super) &'a PromptImage<'a>);
 
-impl Display for DataUrl<'_> {
+impl Display for DataUrlImage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "data:{};base64,{}", self.0.media_type, Base64(self.0))
+        write!(f, "data:{};base64,{}", self.0.media_type, Base64Image(self.0))
     }
 }
 
-/// What a call was given, always a JSON object on the wire. Providers and local servers alike refuse a request whose
-/// history has anything else, so what a model wrote and is not one stands in an object as a text.
+/// The arguments of a call, always a JSON object on the wire. Providers and local servers reject a history
+/// with anything else, so invalid arguments are wrapped as a text in an object.
 #[derive(Debug, Clone)]
-pub(super) enum Arguments<'a> {
+pub(super) enum CallArguments<'a> {
     Object(&'a RawValue),
     Empty,
     Invalid(&'a str),
 }
 
-impl<'a> Arguments<'a> {
-    pub(super) fn new(text: &'a str) -> Arguments<'a> {
+impl<'a> CallArguments<'a> {
+    pub(super) fn new(text: &'a str) -> CallArguments<'a> {
         if text.trim().is_empty() {
-            return Arguments::Empty;
+            return CallArguments::Empty;
         }
         match serde_json::from_str::<&RawValue>(text) {
-            Ok(raw) if raw.get().starts_with('{') && whole_characters(text) => Arguments::Object(raw),
-            Ok(_) | Err(_) => Arguments::Invalid(text),
+            Ok(raw) if raw.get().starts_with('{') && has_valid_surrogates(text) => CallArguments::Object(raw),
+            Ok(_) | Err(_) => CallArguments::Invalid(text),
         }
     }
 }
 
-/// Halves of surrogate pairs pass as JSON, but not as text; providers refuse them.
-fn whole_characters(text: &str) -> bool {
+/// Returns whether the JSON contains no lone surrogates, which providers reject.
+fn has_valid_surrogates(text: &str) -> bool {
     let has_surrogates = memchr::memmem::find_iter(text.as_bytes(), b"\\u")
         .any(|at| text.as_bytes().get(at + 2).is_some_and(|b| b.eq_ignore_ascii_case(&b'd')));
     !has_surrogates || serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
-impl Serialize for Arguments<'_> {
+impl Serialize for CallArguments<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Arguments::Object(raw) => raw.serialize(serializer),
-            Arguments::Empty => serializer.serialize_map(Some(0))?.end(),
-            Arguments::Invalid(text) => {
+            CallArguments::Object(raw) => raw.serialize(serializer),
+            CallArguments::Empty => serializer.serialize_map(Some(0))?.end(),
+            CallArguments::Invalid(text) => {
                 let mut map = serializer.serialize_map(Some(1))?;
                 map.serialize_entry("invalid_arguments", text)?;
                 map.end()
@@ -126,15 +126,15 @@ impl Serialize for Arguments<'_> {
     }
 }
 
-/// The same as a text that holds JSON.
-pub(super) struct ArgumentsText<'a>(pub(super) &'a Arguments<'a>);
+/// The arguments as a string of JSON.
+pub(super) struct CallArgumentsText<'a>(pub(super) &'a CallArguments<'a>);
 
-impl Serialize for ArgumentsText<'_> {
+impl Serialize for CallArgumentsText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Arguments::Object(raw) => serializer.serialize_str(raw.get()),
-            Arguments::Empty => serializer.serialize_str("{}"),
-            Arguments::Invalid(_) => {
+            CallArguments::Object(raw) => serializer.serialize_str(raw.get()),
+            CallArguments::Empty => serializer.serialize_str("{}"),
+            CallArguments::Invalid(_) => {
                 let text = serde_json::to_string(self.0).map_err(serde::ser::Error::custom)?;
                 serializer.serialize_str(&text)
             }
@@ -142,7 +142,7 @@ impl Serialize for ArgumentsText<'_> {
     }
 }
 
-/// The tools of a request, in the order in which the prompt has them, each written by `one`.
-pub(super) fn tools<'a, T>(prompt: &'a Prompt, one: impl Fn(&'a ToolSpec) -> T) -> Vec<T> {
+/// Converts the tools of the prompt with `one`, in their order.
+pub(super) fn map_tools<'a, T>(prompt: &'a Prompt, one: impl Fn(&'a ToolSpec) -> T) -> Vec<T> {
     prompt.tools.iter().map(one).collect()
 }

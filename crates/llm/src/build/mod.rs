@@ -1,69 +1,68 @@
-//! Building: a prompt in, the bytes of one HTTP request out.
+//! Building: converts a prompt to the bytes of one HTTP request.
 //!
-//! Here: the front door, and what all schemes share: the bound on the output, how much to think, whether tools are
-//! sent. Elsewhere: grouping of items (`turns`), names and ids that a provider takes (`names`), images
-//! (`pictures`), one file per scheme;
-//! address, key and sending (`http`). The request formats: `docs/reference/providers.md`, "Requests".
-//! Invariant: whatever history the log holds, the request is one that the scheme takes (`tests/validators`), a session
-//! may come from any other scheme, and no text is copied on the way (`benches/wire.rs`).
+//! Here: the entry point and the parts common to all schemes: output limit, reasoning, tools. Elsewhere:
+//! grouping of items (`turn_groups`), valid names and ids (`call_ids`), images (`images`), one file per
+//! scheme; URL, key and sending (`http`). The request formats: `docs/reference/providers.md`, "Requests".
+//! Invariant: every history in a log produces a request that the scheme accepts (`tests/validators`), even if
+//! the session comes from another scheme, and no text is copied (`benches/wire.rs`).
 
 mod anthropic;
+mod call_ids;
 mod chat;
 mod gemini;
+mod images;
 mod json;
-mod names;
-mod pictures;
 mod responses;
-mod turns;
+mod turn_groups;
 
 use minke_model::{Effort, Prompt, Reasoning};
 use serde::Serialize;
 
-use crate::problem::{Problem, Reason};
-use crate::settings::{ReasoningKind, Scheme, Settings, ToolUse};
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::settings::{ModelSettings, ReasoningKind, ToolUseSupport, WireScheme};
 
-/// One request, without its key: where it goes below the provider's base, and what it says.
+/// One request without its key: path, headers and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireRequest {
-    /// The version that stands before the path, `v1` or `v1beta`; a base that ends with it already needs no second one.
+    /// The version in front of the path, `v1` or `v1beta`. A base URL that ends with it gets no second one.
     pub version: &'static str,
-    /// Below the version, with the query if there is one.
+    /// The path after the version, with the query.
     pub path: String,
-    /// Never a key.
+    /// Never contains a key.
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }
 
-/// Makes the request for a prompt.
-pub fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest, Problem> {
+/// Builds the request for a prompt.
+pub fn build_request(prompt: &Prompt, settings: &ModelSettings) -> Result<WireRequest, ProviderError> {
     match settings.scheme {
-        Scheme::Anthropic => anthropic::build(prompt, settings),
-        Scheme::OpenaiResponses => responses::build(prompt, settings),
-        Scheme::OpenaiChat => chat::build(prompt, settings),
-        Scheme::Gemini => gemini::build(prompt, settings),
-        Scheme::Scripted => {
-            Err(refuse("`scripted` answers inside this program: it has no request".to_owned()))
+        WireScheme::Anthropic => anthropic::build_request(prompt, settings),
+        WireScheme::OpenaiResponses => responses::build_request(prompt, settings),
+        WireScheme::OpenaiChat => chat::build_request(prompt, settings),
+        WireScheme::Gemini => gemini::build_request(prompt, settings),
+        WireScheme::Scripted => {
+            Err(unsendable("`scripted` runs inside this program and has no HTTP request".to_owned()))
         }
     }
 }
 
-/// A prompt that cannot be sent to anybody.
-fn refuse(text: String) -> Problem {
-    Problem::new(Reason::BadRequest, text)
+/// Returns the error for a prompt that no provider accepts.
+fn unsendable(text: String) -> ProviderError {
+    ProviderError::new(ProviderErrorKind::BadRequest, text)
 }
 
 impl WireRequest {
-    fn new(version: &'static str, path: String, body: &impl Serialize) -> Result<WireRequest, Problem> {
+    fn new(version: &'static str, path: String, body: &impl Serialize) -> Result<WireRequest, ProviderError> {
         let body = serde_json::to_vec(body)
-            .map_err(|e| refuse(format!("the request cannot be written as JSON: {e}")))?;
+            .map_err(|e| unsendable(format!("the request cannot be written as JSON: {e}")))?;
         let headers =
             vec![("content-type", "application/json".to_owned()), ("accept", "text/event-stream".to_owned())];
         Ok(WireRequest { version, path, headers, body })
     }
 }
 
-/// Tokens that the answer may have: the model's maximum, lowered by what the prompt still may spend.
-fn max_output(prompt: &Prompt, settings: &Settings) -> Option<u64> {
+/// Returns the output limit: the maximum of the model, lowered by the remaining budget of the prompt.
+fn max_output_tokens(prompt: &Prompt, settings: &ModelSettings) -> Option<u64> {
     match (settings.max_output, prompt.max_tokens) {
         (Some(can), Some(may)) => Some(can.min(may).max(1)),
         (Some(one), None) | (None, Some(one)) => Some(one.max(1)),
@@ -71,18 +70,17 @@ fn max_output(prompt: &Prompt, settings: &Settings) -> Option<u64> {
     }
 }
 
-fn sends_tools(prompt: &Prompt, settings: &Settings) -> bool {
-    settings.capability.tools != ToolUse::None && !prompt.tools.is_empty()
+fn sends_tools(prompt: &Prompt, settings: &ModelSettings) -> bool {
+    settings.capability.tools != ToolUseSupport::None && !prompt.tools.is_empty()
 }
 
-/// How much to think, if the model can be told and somebody said.
-fn wanted(prompt: &Prompt, settings: &Settings) -> Option<Reasoning> {
+/// Returns the requested reasoning, if the model supports it and it is configured.
+fn requested_reasoning(prompt: &Prompt, settings: &ModelSettings) -> Option<Reasoning> {
     prompt.reasoning.filter(|_| settings.capability.reasoning != ReasoningKind::None)
 }
 
-/// Efforts and the budgets that stand for them, in both directions. The largest one is what every model with a budget
-/// takes.
-const BUDGETS: [(Effort, u64); 6] = [
+/// Efforts and their token budgets, for both directions. Every model with a budget accepts the largest one.
+const EFFORT_BUDGETS: [(Effort, u64); 6] = [
     (Effort::None, 0),
     (Effort::Minimal, 1_024),
     (Effort::Low, 4_096),
@@ -91,22 +89,22 @@ const BUDGETS: [(Effort, u64); 6] = [
     (Effort::Xhigh, 24_576),
 ];
 
-/// As a number of tokens, for those who count.
-fn budget(reasoning: Reasoning) -> u64 {
+/// Converts reasoning to a token budget.
+fn effort_budget(reasoning: Reasoning) -> u64 {
     match reasoning {
         Reasoning::Budget(tokens) => tokens,
         Reasoning::Effort(effort) => {
-            BUDGETS.iter().find(|(word, _)| *word == effort).map_or(0, |(_, tokens)| *tokens)
+            EFFORT_BUDGETS.iter().find(|(word, _)| *word == effort).map_or(0, |(_, tokens)| *tokens)
         }
     }
 }
 
-/// As a word: the greatest effort that the budget pays for. Any budget above 0 is at least `minimal`.
-fn effort(reasoning: Reasoning) -> Effort {
+/// Converts reasoning to the greatest effort within its budget. Any budget above 0 is at least `minimal`.
+fn budget_effort(reasoning: Reasoning) -> Effort {
     match reasoning {
         Reasoning::Effort(effort) => effort,
         Reasoning::Budget(0) => Effort::None,
-        Reasoning::Budget(tokens) => BUDGETS
+        Reasoning::Budget(tokens) => EFFORT_BUDGETS
             .iter()
             .rev()
             .find(|(_, least)| *least <= tokens && *least > 0)
@@ -120,16 +118,16 @@ mod tests {
 
     #[test]
     fn effort_and_budget_are_the_same_table_both_ways() {
-        for (word, tokens) in BUDGETS {
-            assert_eq!(budget(Reasoning::Effort(word)), tokens);
-            assert_eq!(effort(Reasoning::Budget(tokens)), word);
+        for (word, tokens) in EFFORT_BUDGETS {
+            assert_eq!(effort_budget(Reasoning::Effort(word)), tokens);
+            assert_eq!(budget_effort(Reasoning::Budget(tokens)), word);
         }
-        assert_eq!(effort(Reasoning::Budget(1)), Effort::Minimal);
-        assert_eq!(effort(Reasoning::Budget(10_000)), Effort::Medium);
-        assert_eq!(effort(Reasoning::Budget(1_000_000)), Effort::Xhigh);
+        assert_eq!(budget_effort(Reasoning::Budget(1)), Effort::Minimal);
+        assert_eq!(budget_effort(Reasoning::Budget(10_000)), Effort::Medium);
+        assert_eq!(budget_effort(Reasoning::Budget(1_000_000)), Effort::Xhigh);
     }
 
-    /// Under the names that each format has for them, and only if somebody said something.
+    /// Sampling parameters are sent under the names of each format, and only if configured.
     #[test]
     fn what_was_said_about_picking_words_is_sent() {
         use minke_model::Sampling;
@@ -137,12 +135,12 @@ mod tests {
         use serde_json::{Value, json};
         use std::sync::Arc;
         let route = Route { provider: "p".into(), model: "m".into(), scheme: "s".into() };
-        let plain = Prompt::new(route, vec![Arc::new(Item::user("hello"))]);
+        let plain = Prompt::new(route, vec![Arc::new(Item::user_message("hello"))]);
         let part = Sampling { temperature: Some(0.5), top_p: Some(0.25), ..Sampling::default() };
         let all = Sampling { top_k: Some(4), stop: vec!["END".to_owned()], ..part.clone() };
-        let sent = |scheme: Scheme, sampling: &Sampling| -> Result<Value, Problem> {
+        let sent = |scheme: WireScheme, sampling: &Sampling| -> Result<Value, ProviderError> {
             let prompt = Prompt { sampling: sampling.clone(), ..plain.clone() };
-            let settings = Settings {
+            let settings = ModelSettings {
                 scheme,
                 provider: "p".to_owned(),
                 model_id: "m".to_owned(),
@@ -150,17 +148,19 @@ mod tests {
                 capability: Default::default(),
                 quirks: Default::default(),
             };
-            let request = build(&prompt, &settings)?;
+            let request = build_request(&prompt, &settings)?;
             Ok(serde_json::from_slice(&request.body).unwrap())
         };
-        let names = |scheme: Scheme| match scheme {
-            Scheme::OpenaiChat => ["temperature", "top_p", "top_k", "stop"],
-            Scheme::Gemini => ["temperature", "topP", "topK", "stopSequences"],
+        let names = |scheme: WireScheme| match scheme {
+            WireScheme::OpenaiChat => ["temperature", "top_p", "top_k", "stop"],
+            WireScheme::Gemini => ["temperature", "topP", "topK", "stopSequences"],
             _ => ["temperature", "top_p", "top_k", "stop_sequences"],
         };
-        for scheme in [Scheme::Anthropic, Scheme::OpenaiChat, Scheme::OpenaiResponses, Scheme::Gemini] {
+        for scheme in
+            [WireScheme::Anthropic, WireScheme::OpenaiChat, WireScheme::OpenaiResponses, WireScheme::Gemini]
+        {
             let at = |body: &Value, name: &str| match scheme {
-                Scheme::Gemini => body["generationConfig"][name].clone(),
+                WireScheme::Gemini => body["generationConfig"][name].clone(),
                 _ => body[name].clone(),
             };
             let none = sent(scheme, &Sampling::default()).unwrap();
@@ -171,10 +171,10 @@ mod tests {
                 Ok(whole) => {
                     let got = names(scheme).map(|name| at(&whole, name));
                     assert_eq!(got, [json!(0.5), json!(0.25), json!(4), json!(["END"])], "{scheme:?}");
-                    assert_ne!(scheme, Scheme::OpenaiResponses);
+                    assert_ne!(scheme, WireScheme::OpenaiResponses);
                 }
                 Err(problem) => {
-                    assert_eq!(scheme, Scheme::OpenaiResponses, "{problem:?}");
+                    assert_eq!(scheme, WireScheme::OpenaiResponses, "{problem:?}");
                     assert!(problem.text.contains("worker.top_k"), "{problem:?}");
                 }
             }

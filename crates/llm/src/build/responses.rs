@@ -1,7 +1,7 @@
-//! openai_responses: the Responses API, without anything kept at the provider.
+//! openai_responses: the Responses API without storage at the provider.
 //!
-//! What differs from the others: no messages but a flat list of items; reasoning goes back encrypted, as the item that
-//! came; system items in mid-history are the developer's.
+//! Differences from other schemes: a flat list of items instead of messages. Reasoning is sent back
+//! encrypted, in its original item. System messages in the history have the role `developer`.
 
 use std::borrow::Cow;
 
@@ -9,39 +9,43 @@ use minke_model::{Effort, Prompt};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::json::{ArgumentsText, DataUrl, ResultText, Shown, tools};
-use super::names::{self, IdRule};
-use super::pictures::{Images, InResults, Picture};
-use super::turns::{Answer, Heard, Manner, Order, Said, Thought, Turn, system_prompt, turns};
-use super::{WireRequest, effort, max_output, refuse, sends_tools, wanted};
-use crate::problem::Problem;
-use crate::settings::{ReasoningKind, Settings, ToolUse};
+use super::call_ids::{self, CallIdRule};
+use super::images::{ImageLimits, PromptImage, ResultImages};
+use super::json::{CallArgumentsText, DataUrlImage, DisplayJson, ToolResultText, map_tools};
+use super::turn_groups::{
+    CallResultPart, Dialect, InputPart, PromptTurn, ReplyOrder, ReplyPart, SignedThought, group_turns,
+    system_prompt,
+};
+use super::{WireRequest, budget_effort, max_output_tokens, requested_reasoning, sends_tools, unsendable};
+use crate::error::ProviderError;
+use crate::settings::{ModelSettings, ReasoningKind, ToolUseSupport};
 
-/// The least output that the API takes.
-const LEAST_OUTPUT: u64 = 16;
+/// The smallest output limit that the API accepts.
+const MIN_OUTPUT_TOKENS: u64 = 16;
 
-const MANNER: Manner = Manner {
-    sends: |thought| thought.encrypted.is_some() || is_open(thought),
-    ends_with_thought: false,
-    order: Order::TextsFirst,
-    ids: IdRule { exact: None, longest: 64, plain: false },
-    images: Images {
+const DIALECT: Dialect = Dialect {
+    can_send_thought: |thought| thought.encrypted.is_some() || is_plain_reasoning(thought),
+    can_end_with_thought: false,
+    order: ReplyOrder::TextsFirst,
+    ids: CallIdRule { exact_len: None, max_len: 64, alphanumeric_only: false },
+    images: ImageLimits {
         types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
-        longest: 20_000_000,
-        in_results: InResults::Always,
-        most: minke_model::IMAGES,
-        // Of the 50 MB that a request may have, as base64.
-        total: 30_000_000,
+        max_bytes: 20_000_000,
+        result_images: ResultImages::Always,
+        max_count: minke_model::MAX_IMAGES,
+        // Part of the request limit of 50 MB, as base64.
+        max_total_bytes: 30_000_000,
     },
 };
 
-/// Whether the reasoning itself came, not a summary of it: servers of open models give it so and want it back so.
-fn is_open(thought: &Thought<'_>) -> bool {
+/// Returns whether this is the reasoning itself and not a summary. Servers of open models return it in this
+/// form and accept it back.
+fn is_plain_reasoning(thought: &SignedThought<'_>) -> bool {
     thought.encrypted.is_none() && thought.summary.is_empty() && !thought.text.trim().is_empty()
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ResponsesRequest<'a> {
     model: &'a str,
     stream: bool,
     store: bool,
@@ -54,20 +58,20 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Reasoning>,
+    reasoning: Option<ReasoningConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<Vec<Tool<'a>>>,
+    tools: Option<Vec<ResponsesTool<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    input: Vec<Item<'a>>,
+    input: Vec<ResponsesItem<'a>>,
 }
 
 #[derive(Serialize)]
-struct Reasoning {
+struct ReasoningConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +79,7 @@ struct Reasoning {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ResponsesTool<'a> {
     r#type: &'static str,
     name: Cow<'a, str>,
     description: &'a str,
@@ -85,42 +89,42 @@ struct Tool<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item<'a> {
+enum ResponsesItem<'a> {
     Message {
         role: &'static str,
-        content: Vec<Part<'a>>,
+        content: Vec<ResponsesPart<'a>>,
     },
     Reasoning {
-        summary: Vec<Part<'a>>,
+        summary: Vec<ResponsesPart<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<[Part<'a>; 1]>,
+        content: Option<[ResponsesPart<'a>; 1]>,
         #[serde(skip_serializing_if = "Option::is_none")]
         encrypted_content: Option<&'a str>,
     },
     FunctionCall {
         call_id: &'a str,
         name: &'a str,
-        arguments: ArgumentsText<'a>,
+        arguments: CallArgumentsText<'a>,
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: Output<'a>,
+        output: CallOutputContent<'a>,
     },
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum ResponsesPart<'a> {
     InputText {
         text: &'a str,
     },
     InputImage {
-        image_url: Shown<DataUrl<'a>>,
+        image_url: DisplayJson<DataUrlImage<'a>>,
         detail: &'static str,
     },
     #[serde(rename = "input_text")]
     ResultText {
-        text: Shown<ResultText<'a>>,
+        text: DisplayJson<ToolResultText<'a>>,
     },
     OutputText {
         text: &'a str,
@@ -133,109 +137,118 @@ enum Part<'a> {
     },
 }
 
-/// What a call gave: a text, or parts if there are images. Not every server of this API reads parts.
+/// The result of a call: a text, or parts if there are images. Not every server of this API supports parts.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Output<'a> {
-    Text(Shown<ResultText<'a>>),
-    Parts(Vec<Part<'a>>),
+enum CallOutputContent<'a> {
+    Text(DisplayJson<ToolResultText<'a>>),
+    Parts(Vec<ResponsesPart<'a>>),
 }
 
-pub(super) fn build(prompt: &Prompt, settings: &Settings) -> Result<WireRequest, Problem> {
-    // What the format has no place for is not left out in silence.
+pub(super) fn build_request(prompt: &Prompt, settings: &ModelSettings) -> Result<WireRequest, ProviderError> {
+    // Report unsupported settings instead of ignoring them.
     if prompt.sampling.top_k.is_some() || !prompt.sampling.stop.is_empty() {
-        let text = "this wire format has no top_k and no stop sequences: take worker.top_k and worker.stop_sequences out";
-        return Err(refuse(text.to_owned()));
+        let text = "this wire format has no top_k and no stop sequences: remove worker.top_k and worker.stop_sequences";
+        return Err(unsendable(text.to_owned()));
     }
-    let turns = turns(prompt, settings, &MANNER)?;
+    let turns = group_turns(prompt, settings, &DIALECT)?;
     let with_tools = sends_tools(prompt, settings);
     let mut input = Vec::with_capacity(prompt.items.len());
     for turn in &turns {
         match turn {
-            Turn::User(heard) => told(heard, &mut input),
-            Turn::Assistant(said) => input.extend(said.iter().map(spoken)),
+            PromptTurn::User(inputs) => push_input_items(inputs, &mut input),
+            PromptTurn::Assistant(replies) => input.extend(replies.iter().map(output_item)),
         }
     }
-    let encrypted = |item: &Item<'_>| matches!(item, Item::Reasoning { encrypted_content: Some(_), .. });
+    let encrypted = |item: &ResponsesItem<'_>| {
+        matches!(item, ResponsesItem::Reasoning { encrypted_content: Some(_), .. })
+    };
     let reasons = settings.capability.reasoning != ReasoningKind::None || input.iter().any(encrypted);
-    let body = Body {
+    let body = ResponsesRequest {
         model: &settings.model_id,
         stream: true,
         store: false,
-        // Models that do not reason refuse to be asked for it.
+        // Models without reasoning reject this field.
         include: reasons.then_some(["reasoning.encrypted_content"]),
-        max_output_tokens: max_output(prompt, settings).map(|tokens| tokens.max(LEAST_OUTPUT)),
+        max_output_tokens: max_output_tokens(prompt, settings).map(|tokens| tokens.max(MIN_OUTPUT_TOKENS)),
         temperature: prompt.sampling.temperature,
         top_p: prompt.sampling.top_p,
-        reasoning: reasoning(prompt, settings),
+        reasoning: reasoning_config(prompt, settings),
         prompt_cache_key: prompt.cache_key.as_deref(),
         instructions: system_prompt(prompt)?,
         tools: with_tools.then(|| {
-            tools(prompt, |spec| Tool {
+            map_tools(prompt, |spec| ResponsesTool {
                 r#type: "function",
-                name: names::tool(&spec.name),
+                name: call_ids::valid_tool_name(&spec.name),
                 description: &spec.description,
                 parameters: &spec.schema,
                 strict: false,
             })
         }),
-        parallel_tool_calls: with_tools.then_some(settings.capability.tools == ToolUse::Parallel),
+        parallel_tool_calls: with_tools.then_some(settings.capability.tools == ToolUseSupport::Parallel),
         input,
     };
     WireRequest::new("v1", "responses".to_owned(), &body)
 }
 
-fn reasoning(prompt: &Prompt, settings: &Settings) -> Option<Reasoning> {
+fn reasoning_config(prompt: &Prompt, settings: &ModelSettings) -> Option<ReasoningConfig> {
     let reasons = settings.capability.reasoning != ReasoningKind::None;
-    let effort = wanted(prompt, settings).map(effort);
+    let effort = requested_reasoning(prompt, settings).map(budget_effort);
     let summary = (reasons && settings.quirks.reasoning_summary).then_some("auto");
-    (effort.is_some() || summary.is_some()).then_some(Reasoning { effort, summary })
+    (effort.is_some() || summary.is_some()).then_some(ReasoningConfig { effort, summary })
 }
 
-/// What one turn tells the model: the answers, then messages; a notice is a message of its own, as its role differs.
-fn told<'a>(heard: &'a [Heard<'a>], input: &mut Vec<Item<'a>>) {
-    for piece in heard {
+/// Converts the input of one turn: results first, then messages. A notice is a separate message because it
+/// has another role.
+fn push_input_items<'a>(inputs: &'a [InputPart<'a>], input: &mut Vec<ResponsesItem<'a>>) {
+    for piece in inputs {
         let (role, part) = match piece {
-            Heard::Answer(answer) => {
-                input.push(Item::FunctionCallOutput { call_id: &answer.id, output: output(answer) });
+            InputPart::CallResult(answer) => {
+                input.push(ResponsesItem::FunctionCallOutput {
+                    call_id: &answer.id,
+                    output: call_output(answer),
+                });
                 continue;
             }
-            Heard::Text(text) => ("user", Part::InputText { text }),
-            Heard::Notice(text) => ("developer", Part::InputText { text }),
-            Heard::Image(picture) => ("user", image(picture)),
+            InputPart::Text(text) => ("user", ResponsesPart::InputText { text }),
+            InputPart::Notice(text) => ("developer", ResponsesPart::InputText { text }),
+            InputPart::Image(picture) => ("user", image_part(picture)),
         };
         match input.last_mut() {
-            Some(Item::Message { role: before, content }) if *before == role => content.push(part),
-            _ => input.push(Item::Message { role, content: vec![part] }),
+            Some(ResponsesItem::Message { role: before, content }) if *before == role => content.push(part),
+            _ => input.push(ResponsesItem::Message { role, content: vec![part] }),
         }
     }
 }
 
-fn image<'a>(picture: &'a Picture<'a>) -> Part<'a> {
-    Part::InputImage { image_url: Shown(DataUrl(picture)), detail: "auto" }
+fn image_part<'a>(picture: &'a PromptImage<'a>) -> ResponsesPart<'a> {
+    ResponsesPart::InputImage { image_url: DisplayJson(DataUrlImage(picture)), detail: "auto" }
 }
 
-fn output<'a>(answer: &'a Answer<'a>) -> Output<'a> {
-    let text = Shown(ResultText { answer, says_error: true });
-    if answer.pictures.is_empty() {
-        return Output::Text(text);
+fn call_output<'a>(answer: &'a CallResultPart<'a>) -> CallOutputContent<'a> {
+    let text = DisplayJson(ToolResultText { answer, needs_error_prefix: true });
+    if answer.images.is_empty() {
+        return CallOutputContent::Text(text);
     }
-    let says = answer.says_something() || answer.is_error;
-    let text = says.then_some(Part::ResultText { text });
-    Output::Parts(text.into_iter().chain(answer.pictures.iter().map(image)).collect())
+    let says = answer.has_text() || answer.is_error;
+    let text = says.then_some(ResponsesPart::ResultText { text });
+    CallOutputContent::Parts(text.into_iter().chain(answer.images.iter().map(image_part)).collect())
 }
 
-fn spoken<'a>(piece: &'a Said<'a>) -> Item<'a> {
+fn output_item<'a>(piece: &'a ReplyPart<'a>) -> ResponsesItem<'a> {
     match piece {
-        Said::Text(text) => Item::Message { role: "assistant", content: vec![Part::OutputText { text }] },
-        Said::Call(call) => Item::FunctionCall {
+        ReplyPart::Text(text) => {
+            ResponsesItem::Message { role: "assistant", content: vec![ResponsesPart::OutputText { text }] }
+        }
+        ReplyPart::Call(call) => ResponsesItem::FunctionCall {
             call_id: &call.id,
             name: &call.name,
-            arguments: ArgumentsText(&call.arguments),
+            arguments: CallArgumentsText(&call.arguments),
         },
-        Said::Thought(thought) => Item::Reasoning {
-            summary: thought.summary.iter().map(|text| Part::SummaryText { text }).collect(),
-            content: is_open(thought).then_some([Part::ReasoningText { text: thought.text }]),
+        ReplyPart::Thought(thought) => ResponsesItem::Reasoning {
+            summary: thought.summary.iter().map(|text| ResponsesPart::SummaryText { text }).collect(),
+            content: is_plain_reasoning(thought)
+                .then_some([ResponsesPart::ReasoningText { text: thought.text }]),
             encrypted_content: thought.encrypted,
         },
     }

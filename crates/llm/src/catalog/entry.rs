@@ -1,127 +1,127 @@
-//! Entries: what one layer of the catalog says of a provider or of a model. Everything may be absent.
+//! Entries: the settings of one provider or model in one layer of the catalog. All fields are optional.
 //!
-//! Providers and models are described by the same fields, because each field comes from the first layer that has it,
-//! whichever that is. The fields are the keys of `providers.toml` and `models.toml`.
+//! Providers and models have the same fields, because each value comes from the first layer that sets it. The
+//! fields are the keys of `providers.toml` and `models.toml`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Caching, ReasoningKind, Scheme, ToolUse};
+use crate::settings::{CachingMode, ReasoningKind, ToolUseSupport, WireScheme};
 
-/// What one layer says.
+/// The settings in one layer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Entry {
-    /// How people call it.
+pub(crate) struct CatalogEntry {
+    /// The display name.
     pub(crate) name: Option<String>,
-    pub(crate) scheme: Option<Scheme>,
+    pub(crate) scheme: Option<WireScheme>,
     pub(crate) base_url: Option<String>,
-    /// Variables that name another base URL, in order.
-    pub(crate) base_url_env: Option<Names>,
-    pub(crate) auth: Option<Auth>,
-    /// The header that carries the key; `bearer` is `Authorization: Bearer`.
+    /// Variables that override the base URL, in order.
+    pub(crate) base_url_env: Option<OneOrMany>,
+    pub(crate) auth: Option<AuthConfig>,
+    /// The header for the key; `bearer` means `Authorization: Bearer`.
     pub(crate) key_header: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) timeouts: Timeouts,
-    /// The provider's own name of the model.
+    pub(crate) timeouts: TimeoutSeconds,
+    /// The provider's name for the model.
     pub(crate) model_id: Option<String>,
     pub(crate) context_window: Option<u64>,
     pub(crate) max_output: Option<u64>,
-    pub(crate) capability: CapabilityPart,
-    pub(crate) quirks: QuirksPart,
-    pub(crate) prices: Prices,
+    pub(crate) capability: PartialCapability,
+    pub(crate) quirks: PartialQuirks,
+    pub(crate) prices: TokenPrices,
 }
 
 /// One name, or several in order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Names {
+pub(crate) enum OneOrMany {
     One(String),
     Several(Vec<String>),
 }
 
-impl Names {
-    pub(crate) fn list(&self) -> Vec<String> {
+impl OneOrMany {
+    pub(crate) fn to_vec(&self) -> Vec<String> {
         match self {
-            Names::One(name) => vec![name.clone()],
-            Names::Several(names) => names.clone(),
+            OneOrMany::One(name) => vec![name.clone()],
+            OneOrMany::Several(names) => names.clone(),
         }
     }
 }
 
-/// Whether a key is needed and where it is: `"none"`, `"api_key"`, or `{ api_key = { env, file, keyring } }`.
+/// Whether a key is needed and its sources: `"none"`, `"api_key"`, or `{ api_key = { env, file, keyring } }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Auth {
+pub(crate) enum AuthConfig {
     None,
-    ApiKey(KeyPlaces),
+    ApiKey(KeySourceNames),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct KeyPlaces {
-    pub(crate) env: Option<Names>,
+pub(crate) struct KeySourceNames {
+    pub(crate) env: Option<OneOrMany>,
     pub(crate) file: Option<String>,
     pub(crate) keyring: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for Auth {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Auth, D::Error> {
+impl<'de> Deserialize<'de> for AuthConfig {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<AuthConfig, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Table {
-            api_key: KeyPlaces,
+        struct ApiKeyTable {
+            api_key: KeySourceNames,
         }
-        struct Either;
-        impl<'de> serde::de::Visitor<'de> for Either {
-            type Value = Auth;
+        struct AuthVisitor;
+        impl<'de> serde::de::Visitor<'de> for AuthVisitor {
+            type Value = AuthConfig;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("\"none\", \"api_key\" or { api_key = { env, file, keyring } }")
             }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Auth, E> {
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<AuthConfig, E> {
                 match text {
-                    "none" => Ok(Auth::None),
-                    "api_key" => Ok(Auth::ApiKey(KeyPlaces::default())),
-                    // What stands here may be a key that was put in the wrong place: it is not shown.
+                    "none" => Ok(AuthConfig::None),
+                    "api_key" => Ok(AuthConfig::ApiKey(KeySourceNames::default())),
+                    // The value may be a misplaced key, so it is not shown.
                     _ => Err(E::custom(
                         "`auth` says where a key is, it is never the key: use \"none\", \"api_key\" or \
                          { api_key = { env, file, keyring } }",
                     )),
                 }
             }
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Auth, A::Error> {
-                let table = Table::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-                Ok(Auth::ApiKey(table.api_key))
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<AuthConfig, A::Error> {
+                let table = ApiKeyTable::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                Ok(AuthConfig::ApiKey(table.api_key))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(AuthVisitor)
     }
 }
 
-/// Seconds.
+/// Timeouts in seconds.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Timeouts {
+pub(crate) struct TimeoutSeconds {
     pub(crate) connect_s: Option<f64>,
     pub(crate) first_byte_s: Option<f64>,
     pub(crate) idle_s: Option<f64>,
 }
 
-/// `Capability`, field by field.
+/// `ModelCapability` with optional fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct CapabilityPart {
-    pub(crate) tools: Option<ToolUse>,
+pub(crate) struct PartialCapability {
+    pub(crate) tools: Option<ToolUseSupport>,
     pub(crate) reasoning: Option<ReasoningKind>,
     pub(crate) vision: Option<bool>,
-    pub(crate) caching: Option<Caching>,
+    pub(crate) caching: Option<CachingMode>,
     pub(crate) structured_output: Option<bool>,
 }
 
-/// `Quirks`, field by field.
+/// `ProviderQuirks` with optional fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct QuirksPart {
+pub(crate) struct PartialQuirks {
     pub(crate) max_tokens_field: Option<String>,
     pub(crate) system_role: Option<String>,
     pub(crate) notice_role: Option<String>,
@@ -134,23 +134,23 @@ pub(crate) struct QuirksPart {
     pub(crate) reply_after_results: Option<bool>,
 }
 
-/// Dollars per million tokens. Absent = unknown, never free.
+/// US dollars per million tokens. An absent price is unknown, never free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Prices {
+pub struct TokenPrices {
     pub input: Option<f64>,
     pub output: Option<f64>,
     pub cache_read: Option<f64>,
     pub cache_write: Option<f64>,
-    /// What a long request costs instead.
+    /// The prices of a long request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub long: Option<LongPrices>,
+    pub long: Option<LongContextPrices>,
 }
 
-/// The prices of a request whose whole input is longer than `over` tokens.
+/// The prices of a request whose total input exceeds `over` tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LongPrices {
+pub struct LongContextPrices {
     pub over: u64,
     pub input: Option<f64>,
     pub output: Option<f64>,

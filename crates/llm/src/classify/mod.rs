@@ -1,28 +1,28 @@
-//! Classification: what a provider says when it does not answer, and which sort of problem that is.
+//! Classification: maps the error response of a provider to an error kind.
 //!
-//! Here: the decision, from a status and the words of an error. Its parts: finding those words in any body (`words`),
-//! how long to wait (`wait`). Elsewhere: the sorts (`problem`), what to tell a person (`advice`).
-//! Invariant: a status that the specification retries is never a problem that is not retried unless the provider's own
-//! words say why, and the shown text is bounded (`tests/classify.rs`).
+//! Here: the decision, based on the status and the text of an error. Its parts: extracting the text from any
+//! body (`error_text`), retry delays (`retry_delay`). Elsewhere: the kinds (`error`), messages for users
+//! (`error_messages`). Invariant: a status that the specification retries never becomes a permanent error
+//! unless the provider's text says so, and the shown text is limited (`tests/classify.rs`).
 
-mod wait;
-mod words;
+mod error_text;
+mod retry_delay;
 
 use serde_json::Value;
 
-pub use wait::RetryHint;
-use words::Words;
-pub(crate) use words::shown;
+use error_text::ErrorText;
+pub(crate) use error_text::sanitize_text;
+pub use retry_delay::RetryDelay;
 
-use crate::problem::{Problem, Reason};
-use crate::settings::Scheme;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::settings::WireScheme;
 
-/// The problem behind an answer with an error status.
-pub fn from_response(scheme: Scheme, status: u16, retry: RetryHint, body: &[u8]) -> Problem {
-    let words = Words::of_body(body);
-    let mut problem = sorted(scheme, Some(status), &words);
+/// Classifies a response with an error status.
+pub fn classify_response(scheme: WireScheme, status: u16, retry: RetryDelay, body: &[u8]) -> ProviderError {
+    let text = ErrorText::from_body(body);
+    let mut problem = classify_text(scheme, Some(status), &text);
     if problem.text.is_empty() {
-        problem.text = format!("status {status}, with nothing said");
+        problem.text = format!("status {status}, without a message");
     }
     if let Some(after) = retry.after_ms {
         problem.retry_after_ms = Some(after);
@@ -30,92 +30,103 @@ pub fn from_response(scheme: Scheme, status: u16, retry: RetryHint, body: &[u8])
     problem
 }
 
-/// The problem behind an error object, which may also stand inside a stream.
-pub fn from_error_json(scheme: Scheme, status: Option<u16>, body: &Value) -> Problem {
-    let mut problem = sorted(scheme, status, &Words::of_json(body));
+/// Classifies an error object, which may also appear inside a stream.
+pub fn classify_error_json(scheme: WireScheme, status: Option<u16>, body: &Value) -> ProviderError {
+    let mut problem = classify_text(scheme, status, &ErrorText::from_json(body));
     if problem.text.is_empty() {
-        problem.text = "an error, with nothing said".to_owned();
+        problem.text = "an error without a message".to_owned();
     }
     problem
 }
 
-fn sorted(scheme: Scheme, status: Option<u16>, words: &Words) -> Problem {
-    let status = status.or(words.status);
-    let reason = reason(scheme, status, words);
-    let waits = matches!(reason, Reason::RateLimited | Reason::Overloaded | Reason::Server | Reason::Timeout);
-    let retry_after_ms = words.wait_ms.filter(|_| waits);
-    Problem { reason, text: words.shown(), status, retry_after_ms }
+fn classify_text(scheme: WireScheme, status: Option<u16>, text: &ErrorText) -> ProviderError {
+    let status = status.or(text.status);
+    let kind = classify_kind(scheme, status, text);
+    let waits = matches!(
+        kind,
+        ProviderErrorKind::RateLimited
+            | ProviderErrorKind::Overloaded
+            | ProviderErrorKind::Server
+            | ProviderErrorKind::Timeout
+    );
+    let retry_after_ms = text.wait_ms.filter(|_| waits);
+    ProviderError { kind, text: text.display_text(), status, retry_after_ms }
 }
 
-/// Words come before the status: providers say with one status quite different things.
-fn reason(scheme: Scheme, status: Option<u16>, words: &Words) -> Reason {
-    if too_long(status, words) {
-        return Reason::TooLong;
+/// The text takes precedence over the status: providers use one status for different errors.
+fn classify_kind(scheme: WireScheme, status: Option<u16>, words: &ErrorText) -> ProviderErrorKind {
+    if is_too_long(status, words) {
+        return ProviderErrorKind::ContextTooLong;
     }
-    if no_credit(status, words) {
-        return Reason::NoCredit;
+    if is_no_credit(status, words) {
+        return ProviderErrorKind::NoCredit;
     }
-    if let Some(reason) = key(status, words) {
+    if let Some(reason) = key_error_kind(status, words) {
         return reason;
     }
-    if unknown_model(scheme, status, words) {
-        return Reason::UnknownModel;
+    if is_unknown_model(scheme, status, words) {
+        return ProviderErrorKind::UnknownModel;
     }
-    if refused(status, words) {
-        return Reason::Refused;
+    if is_refused(status, words) {
+        return ProviderErrorKind::Refused;
     }
-    if words.code_has(&["overloaded", "slow_down"]) {
-        return Reason::Overloaded;
+    if words.has_code(&["overloaded", "slow_down"]) {
+        return ProviderErrorKind::Overloaded;
     }
     match status {
-        Some(status) => of_status(status),
-        None => of_code(words),
+        Some(status) => kind_from_status(status),
+        None => kind_from_code(words),
     }
 }
 
-/// What a status alone says. The retried ones are those of the specification, and those with which a front server
-/// says that it has no connection to the one behind it (520 to 524).
-fn of_status(status: u16) -> Reason {
+/// Classifies by the status alone. Retryable are those of the specification, and those with which a front
+/// server reports a lost connection to its backend (520 to 524).
+fn kind_from_status(status: u16) -> ProviderErrorKind {
     match status {
-        401 => Reason::WrongKey,
-        402 => Reason::NoCredit,
-        403 => Reason::Forbidden,
-        408 | 504 | 524 => Reason::Timeout,
-        413 => Reason::TooLong,
-        429 => Reason::RateLimited,
-        503 | 529 => Reason::Overloaded,
-        409 | 425 | 500 | 502 | 520..=523 => Reason::Server,
-        _ => Reason::BadRequest,
+        401 => ProviderErrorKind::InvalidKey,
+        402 => ProviderErrorKind::NoCredit,
+        403 => ProviderErrorKind::Forbidden,
+        408 | 504 | 524 => ProviderErrorKind::Timeout,
+        413 => ProviderErrorKind::ContextTooLong,
+        429 => ProviderErrorKind::RateLimited,
+        503 | 529 => ProviderErrorKind::Overloaded,
+        409 | 425 | 500 | 502 | 520..=523 => ProviderErrorKind::Server,
+        _ => ProviderErrorKind::BadRequest,
     }
 }
 
-/// An error without a status: inside a stream only its type says what it is. One that says nothing known is taken for
-/// a failure of the provider, since the request itself had been accepted.
-fn of_code(words: &Words) -> Reason {
-    const SORTS: &[(&[&str], Reason)] = &[
+/// Classifies an error without a status: inside a stream only its type identifies it. An unknown type counts
+/// as a server error, because the request itself was accepted.
+fn kind_from_code(text: &ErrorText) -> ProviderErrorKind {
+    const CODE_KINDS: &[(&[&str], ProviderErrorKind)] = &[
         (
             &["rate_limit", "ratelimit", "too_many_requests", "resource_exhausted", "throttl"],
-            Reason::RateLimited,
+            ProviderErrorKind::RateLimited,
         ),
-        (&["unavailable"], Reason::Overloaded),
-        (&["timeout", "timed_out", "deadline_exceeded"], Reason::Timeout),
-        (&["permission", "forbidden"], Reason::Forbidden),
-        (&["server_error", "api_error", "internal"], Reason::Server),
-        (&["invalid_request", "invalid_argument", "bad_request", "not_found"], Reason::BadRequest),
+        (&["unavailable"], ProviderErrorKind::Overloaded),
+        (&["timeout", "timed_out", "deadline_exceeded"], ProviderErrorKind::Timeout),
+        (&["permission", "forbidden"], ProviderErrorKind::Forbidden),
+        (&["server_error", "api_error", "internal"], ProviderErrorKind::Server),
+        (&["invalid_request", "invalid_argument", "bad_request", "not_found"], ProviderErrorKind::BadRequest),
     ];
-    if words.says(&["overloaded"]) {
-        return Reason::Overloaded;
+    if text.has_phrase(&["overloaded"]) {
+        return ProviderErrorKind::Overloaded;
     }
-    SORTS.iter().find(|(codes, _)| words.code_has(codes)).map_or(Reason::Server, |(_, reason)| *reason)
+    CODE_KINDS
+        .iter()
+        .find(|(codes, _)| text.has_code(codes))
+        .map_or(ProviderErrorKind::Server, |(_, reason)| *reason)
 }
 
-/// Longer than the model's window, or more bytes than the provider takes: both are mended by saying less.
-fn too_long(status: Option<u16>, words: &Words) -> bool {
-    // A limit per minute is often told with the same words; it passes by itself unless the request alone is over it.
+/// The request exceeds the context window of the model or the size limit of the provider. The remedy is the
+/// same.
+fn is_too_long(status: Option<u16>, text: &ErrorText) -> bool {
+    // A limit per minute often has the same text. It resets automatically, unless the request alone exceeds
+    // it.
     if status == Some(429) {
-        return words.says(&["request too large"]);
+        return text.has_phrase(&["request too large"]);
     }
-    words.code_has(&[
+    text.has_code(&[
         "context_length_exceeded",
         "context_window_exceeded",
         "exceed_context_size",
@@ -124,7 +135,7 @@ fn too_long(status: Option<u16>, words: &Words) -> bool {
         "tokens_limit_reached",
         "request_too_large",
         "string_above_max_length",
-    ]) || words.says(&[
+    ]) || text.has_phrase(&[
         "maximum context length",
         "maximum prompt length",
         "context length",
@@ -143,23 +154,18 @@ fn too_long(status: Option<u16>, words: &Words) -> bool {
     ])
 }
 
-fn no_credit(status: Option<u16>, words: &Words) -> bool {
-    if words.code_has(&[
-        "insufficient_quota",
-        "insufficient_balance",
-        "billing",
-        "payment_required",
-        "credit",
-    ]) {
+fn is_no_credit(status: Option<u16>, text: &ErrorText) -> bool {
+    if text.has_code(&["insufficient_quota", "insufficient_balance", "billing", "payment_required", "credit"])
+    {
         return true;
     }
-    if words.code_has(&["resource_exhausted"]) {
-        // The same words as for a plan that is used up, but it fills up again; unless there is nothing to fill.
-        return words.says(&["limit: 0,", "limit: 0\n"]);
+    if text.has_code(&["resource_exhausted"]) {
+        // The same text as for an exhausted plan, but this limit resets, unless it is 0.
+        return text.has_phrase(&["limit: 0,", "limit: 0\n"]);
     }
     let may_be = matches!(status, None | Some(400 | 402 | 403 | 429));
     may_be
-        && words.says(&[
+        && text.has_phrase(&[
             "credit balance",
             "insufficient credit",
             "insufficient balance",
@@ -170,11 +176,11 @@ fn no_credit(status: Option<u16>, words: &Words) -> bool {
         ])
 }
 
-fn key(status: Option<u16>, words: &Words) -> Option<Reason> {
+fn key_error_kind(status: Option<u16>, text: &ErrorText) -> Option<ProviderErrorKind> {
     if !matches!(status, None | Some(400 | 401 | 403)) {
         return None;
     }
-    let missing = words.says(&[
+    let missing = text.has_phrase(&[
         "missing authentication",
         "missing api key",
         "no api key",
@@ -184,24 +190,26 @@ fn key(status: Option<u16>, words: &Words) -> Option<Reason> {
         "without established identity",
     ]);
     if missing {
-        return Some(Reason::NoKey);
+        return Some(ProviderErrorKind::NoKey);
     }
-    let wrong = words.code_has(&["authentication", "invalid_api_key", "api_key_invalid", "unauthenticated"])
-        || words.says(&["api key not valid", "incorrect api key", "invalid api key", "api key expired"]);
-    wrong.then_some(Reason::WrongKey)
+    let wrong = text.has_code(&["authentication", "invalid_api_key", "api_key_invalid", "unauthenticated"])
+        || text.has_phrase(&["api key not valid", "incorrect api key", "invalid api key", "api key expired"]);
+    wrong.then_some(ProviderErrorKind::InvalidKey)
 }
 
-fn unknown_model(scheme: Scheme, status: Option<u16>, words: &Words) -> bool {
-    if words.code_has(&["model_not_found", "model_not_available", "invalid_model", "unknown_model"]) {
+fn is_unknown_model(scheme: WireScheme, status: Option<u16>, words: &ErrorText) -> bool {
+    if words.has_code(&["model_not_found", "model_not_available", "invalid_model", "unknown_model"]) {
         return true;
     }
-    // These two have one path each, so what is not found under it is the model; elsewhere a 404 may be a wrong address.
-    let of_the_model = matches!(scheme, Scheme::Anthropic | Scheme::Gemini) && words.code_has(&["not_found"]);
+    // In these two schemes the path is fixed, so a 404 refers to the model. In others it may be a wrong base
+    // URL.
+    let of_the_model =
+        matches!(scheme, WireScheme::Anthropic | WireScheme::Gemini) && words.has_code(&["not_found"]);
     let may_be = matches!(status, None | Some(400 | 404 | 422));
     may_be
         && (of_the_model
-            || (words.says(&["model"])
-                && words.says(&[
+            || (words.has_phrase(&["model"])
+                && words.has_phrase(&[
                     "not found",
                     "does not exist",
                     "not exist",
@@ -213,8 +221,8 @@ fn unknown_model(scheme: Scheme, status: Option<u16>, words: &Words) -> bool {
                 ])))
 }
 
-fn refused(status: Option<u16>, words: &Words) -> bool {
+fn is_refused(status: Option<u16>, text: &ErrorText) -> bool {
     matches!(status, None | Some(400 | 403 | 422))
-        && (words.code_has(&["content_filter", "content_policy", "responsibleai", "moderation", "safety"])
-            || words.says(&["content management policy", "was flagged", "violating our usage policy"]))
+        && (text.has_code(&["content_filter", "content_policy", "responsibleai", "moderation", "safety"])
+            || text.has_phrase(&["content management policy", "was flagged", "violating our usage policy"]))
 }

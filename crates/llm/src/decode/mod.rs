@@ -1,249 +1,266 @@
-//! Decoding: response bytes in, `ModelEvent`s out, whatever the scheme and however the bytes are cut.
+//! Decoding: converts response bytes to `ModelEvent`s for every scheme and any chunking.
 //!
-//! Here: the front door that keeps the stream contract for all schemes. Its parts: framing (`frame`, `sse`), the blocks
-//! that are open (`blocks`), one file per scheme.
-//! Invariant: any chunking of the same bytes gives the same events, every start has one stop, `Done` comes once and
-//! last, and what ends without a stop is a `Problem` (`tests/conformance.rs`).
+//! Here: the entry point that guarantees the stream contract for all schemes. Its parts: framing (`framing`,
+//! `sse`), open blocks (`blocks`), one file per scheme. Invariant: any chunking of the same bytes produces
+//! the same events, every start has one stop, `Done` comes once and last, and a stream without a stop is a
+//! `ProviderError` (`tests/conformance.rs`).
 
 mod anthropic;
 mod blocks;
 mod chat;
-mod frame;
+mod framing;
 mod gemini;
-mod items;
-mod loose;
-mod output;
+mod lenient;
+mod output_items;
+mod response_output;
 mod responses;
 pub(crate) mod scripted;
 mod sse;
 #[cfg(test)]
-mod testing;
-mod wire;
+mod test_support;
+mod wire_event;
 
 use minke_model::{ModelEvent, StopReason};
 use serde::Deserialize;
 
-use crate::problem::{Problem, Reason};
-use crate::settings::Scheme;
-use frame::Framing;
-pub(crate) use gemini::OWN_PART;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::settings::WireScheme;
+use framing::BodyFramer;
+pub(crate) use gemini::OWN_PART_MARK;
 
-/// How much of something unreadable is shown.
-const PREVIEW_CHARS: usize = 200;
+/// The longest preview of unreadable data.
+const MAX_PREVIEW_CHARS: usize = 200;
 
-/// How much of a provider's own word for something is kept.
-const WORD_CHARS: usize = 100;
+/// The longest kept stop reason of a provider.
+const MAX_STOP_CHARS: usize = 100;
 
-/// How much of the text of an unknown block is kept for a person to read.
-pub(crate) const UNKNOWN_BYTES: usize = 4 * 1024;
+/// How much text of an unknown block is kept for the user.
+pub(crate) const MAX_UNKNOWN_BYTES: usize = 4 * 1024;
 
-/// Blocks of one reply. Nothing honest has more, and each is an entry in the log.
-pub(crate) const BLOCKS: usize = 10_000;
+/// The most blocks in one reply. Each is an entry in the log, and no real reply has more.
+pub(crate) const MAX_BLOCKS: usize = 10_000;
 
-/// Bytes of one answer, all its events together.
-const ANSWER_BYTES: u64 = 256 * 1024 * 1024;
+/// The largest reply in bytes, with all its events.
+const MAX_REPLY_BYTES: u64 = 256 * 1024 * 1024;
 
 /// One event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
-    /// The SSE `event:` field; empty if there was none.
+pub(crate) struct StreamFrame<'a> {
+    /// The SSE `event:` field, or empty.
     pub(crate) name: &'a str,
     pub(crate) data: &'a str,
 }
 
-/// What one scheme makes of its events. The front door below takes care of bytes, framing and the order of the ends:
-/// nothing is passed on after `Done`, and a stream that ends without it is a problem.
-pub(crate) trait Decode: Send {
-    /// One event of the stream.
-    fn frame(&mut self, frame: Frame<'_>, out: &mut Vec<ModelEvent>) -> Result<(), Problem>;
-    /// A whole, unstreamed body: servers that do not stream answer so, and so does a `200` that is an error.
-    fn body(&mut self, body: &str, out: &mut Vec<ModelEvent>) -> Result<(), Problem>;
-    /// The bytes are over, and `Done` has not come. Closes what is open and says `Done` if the provider's last word
-    /// allows it; else leaves everything open and gives `Reason::Cut`.
-    fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Problem>;
-    /// Events of kinds that this scheme does not know, so far.
-    fn unknown(&self) -> u64;
+/// The decoder of one scheme. `ReplyDecoder` handles bytes, framing and the end: events after `Done` are
+/// dropped, and a stream without `Done` is an error.
+pub(crate) trait SchemeDecoder: Send {
+    /// Decodes one event of the stream.
+    fn decode_frame(
+        &mut self,
+        frame: StreamFrame<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), ProviderError>;
+    /// Decodes a whole body of a server without streaming, or an error with status 200.
+    fn decode_body(&mut self, body: &str, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError>;
+    /// Handles the end of the bytes without `Done`. Closes open blocks and emits `Done` if the last event
+    /// allows it; otherwise leaves everything open and returns `ProviderErrorKind::Interrupted`.
+    fn decode_end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError>;
+    /// Returns the number of events of unknown kinds so far.
+    fn unknown_count(&self) -> u64;
 }
 
-/// Reads one response. Give it the bytes as they come, then `finish`.
-pub struct Decoder {
-    framing: Framing,
-    decode: Box<dyn Decode>,
-    state: State,
-    bounds: Bounds,
+/// Decodes one response. Push the bytes as they arrive, then call `finish`.
+pub struct ReplyDecoder {
+    framer: BodyFramer,
+    scheme_decoder: Box<dyn SchemeDecoder>,
+    state: DecoderState,
+    limits: ReplyLimits,
 }
 
-/// How much one answer may hold. What has come so far.
+/// The limits of one reply and the counts so far.
 #[derive(Debug, Default)]
-struct Bounds {
+struct ReplyLimits {
     bytes: u64,
     blocks: usize,
     done: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     Open,
     Done,
-    Failed(Problem),
+    Failed(ProviderError),
 }
 
-impl Decoder {
-    pub fn new(scheme: Scheme) -> Decoder {
-        let framing = match scheme {
-            Scheme::Scripted => Framing::lines(),
-            Scheme::Anthropic | Scheme::OpenaiResponses | Scheme::OpenaiChat | Scheme::Gemini => {
-                Framing::sniffed()
-            }
+impl ReplyDecoder {
+    pub fn new(scheme: WireScheme) -> ReplyDecoder {
+        let framer = match scheme {
+            WireScheme::Scripted => BodyFramer::json_lines(),
+            WireScheme::Anthropic
+            | WireScheme::OpenaiResponses
+            | WireScheme::OpenaiChat
+            | WireScheme::Gemini => BodyFramer::detect(),
         };
-        let decode: Box<dyn Decode> = match scheme {
-            Scheme::Anthropic => Box::new(anthropic::AnthropicDecode::new()),
-            Scheme::OpenaiResponses => Box::new(responses::ResponsesDecode::new()),
-            Scheme::OpenaiChat => Box::new(chat::ChatDecode::new()),
-            Scheme::Gemini => Box::new(gemini::GeminiDecode::new()),
-            Scheme::Scripted => Box::new(scripted::ScriptedDecode::new()),
+        let scheme_decoder: Box<dyn SchemeDecoder> = match scheme {
+            WireScheme::Anthropic => Box::new(anthropic::AnthropicDecoder::new()),
+            WireScheme::OpenaiResponses => Box::new(responses::ResponsesDecoder::new()),
+            WireScheme::OpenaiChat => Box::new(chat::ChatDecoder::new()),
+            WireScheme::Gemini => Box::new(gemini::GeminiDecoder::new()),
+            WireScheme::Scripted => Box::new(scripted::ScriptedDecoder::new()),
         };
-        Decoder { framing, decode, state: State::Open, bounds: Bounds::default() }
+        ReplyDecoder { framer, scheme_decoder, state: DecoderState::Open, limits: ReplyLimits::default() }
     }
 
-    /// The next bytes. What they tell goes to `out`, also what they tell before a problem. After `Done` nothing more is
-    /// passed on; after a problem the same problem comes again.
-    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+    /// Decodes the next bytes and appends their events to `out`, even those before an error. After `Done` all
+    /// data is ignored; after an error the same error is returned again.
+    pub fn push_bytes(&mut self, chunk: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         match &self.state {
-            State::Open => {}
-            State::Done => return Ok(()),
-            State::Failed(problem) => return Err(problem.clone()),
+            DecoderState::Open => {}
+            DecoderState::Done => return Ok(()),
+            DecoderState::Failed(problem) => return Err(problem.clone()),
         }
-        let Decoder { framing, decode, bounds, .. } = self;
-        let result = framing.push(chunk, &mut |frame| bounds.take(decode.as_mut(), frame, out));
-        self.settle(result)
+        let ReplyDecoder { framer, scheme_decoder, limits, .. } = self;
+        let result =
+            framer.push(chunk, &mut |frame| limits.decode_within_limits(scheme_decoder.as_mut(), frame, out));
+        self.record_result(result)
     }
 
-    /// The bytes are over.
-    pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
+    /// Handles the end of the bytes.
+    pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         match &self.state {
-            State::Open => {}
-            State::Done => return Ok(()),
-            State::Failed(problem) => return Err(problem.clone()),
+            DecoderState::Open => {}
+            DecoderState::Done => return Ok(()),
+            DecoderState::Failed(problem) => return Err(problem.clone()),
         }
-        let Decoder { framing, decode, bounds, .. } = self;
-        let mut result = framing.finish(&mut |frame| bounds.take(decode.as_mut(), frame, out));
+        let ReplyDecoder { framer, scheme_decoder, limits, .. } = self;
+        let mut result =
+            framer.finish(&mut |frame| limits.decode_within_limits(scheme_decoder.as_mut(), frame, out));
         if let Err(problem) = &mut result
-            && problem.reason == Reason::Malformed
+            && problem.kind == ProviderErrorKind::Malformed
         {
-            // The last event had no end, so what makes it unreadable is the cut.
-            problem.reason = Reason::Cut;
+            // The last event is truncated, which is why it cannot be parsed.
+            problem.kind = ProviderErrorKind::Interrupted;
         }
-        if result.is_ok() && !bounds.done {
+        if result.is_ok() && !limits.done {
             let before = out.len();
-            result = match (framing.body(), framing.no_events()) {
-                (Some(body), _) => body.and_then(|body| decode.body(body, out)),
+            result = match (framer.whole_body(), framer.not_events_error()) {
+                (Some(body), _) => body.and_then(|body| scheme_decoder.decode_body(body, out)),
                 (None, Some(problem)) => Err(problem),
-                (None, None) => decode.end(out),
+                (None, None) => scheme_decoder.decode_end(out),
             };
-            result = result.and(bounds.check(before, out));
-            if result.is_ok() && !bounds.done {
-                result = Err(Problem::new(Reason::Cut, "the answer ended before it was complete"));
+            result = result.and(limits.check_blocks(before, out));
+            if result.is_ok() && !limits.done {
+                result = Err(ProviderError::new(
+                    ProviderErrorKind::Interrupted,
+                    "the response ended before it was complete",
+                ));
             }
         }
-        self.settle(result)
+        self.record_result(result)
     }
 
-    /// Events and blocks of kinds that we do not know, so far. They are passed over.
+    /// Returns the number of ignored events and blocks of unknown kinds.
     pub fn unknown_events(&self) -> u64 {
-        self.decode.unknown()
+        self.scheme_decoder.unknown_count()
     }
 
-    /// Whether `Done` has come: the rest of the bytes, if there is any, says nothing more.
+    /// Returns whether `Done` has been emitted. The remaining bytes have no meaning.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, DecoderState::Done)
     }
 
-    fn settle(&mut self, result: Result<(), Problem>) -> Result<(), Problem> {
-        if self.bounds.done {
-            // What is wrong behind the end is nobody's business; it would depend on the chunking whether it is seen.
-            self.state = State::Done;
+    fn record_result(&mut self, result: Result<(), ProviderError>) -> Result<(), ProviderError> {
+        if self.limits.done {
+            // Errors after the end are ignored, because their detection would depend on the chunking.
+            self.state = DecoderState::Done;
             return Ok(());
         }
         if let Err(problem) = &result {
-            self.state = State::Failed(problem.clone());
+            self.state = DecoderState::Failed(problem.clone());
         }
         result
     }
 }
 
-impl Bounds {
-    /// One event, unless `Done` came before it.
-    fn take(
+impl ReplyLimits {
+    /// Decodes one event unless `Done` came before it.
+    fn decode_within_limits(
         &mut self,
-        decode: &mut dyn Decode,
-        frame: Frame<'_>,
+        decode: &mut dyn SchemeDecoder,
+        frame: StreamFrame<'_>,
         out: &mut Vec<ModelEvent>,
-    ) -> Result<(), Problem> {
-        let frame = Frame { data: frame.data.trim(), ..frame };
-        // An event without content keeps a connection alive, nothing else.
+    ) -> Result<(), ProviderError> {
+        let frame = StreamFrame { data: frame.data.trim(), ..frame };
+        // An event without content only keeps the connection alive.
         if self.done || frame.data.is_empty() {
             return Ok(());
         }
         self.bytes = self.bytes.saturating_add(frame.data.len() as u64);
-        if self.bytes > ANSWER_BYTES {
-            let mib = ANSWER_BYTES / (1024 * 1024);
-            return Err(Problem::new(Reason::TooLarge, format!("the answer is larger than {mib} MiB")));
+        if self.bytes > MAX_REPLY_BYTES {
+            let mib = MAX_REPLY_BYTES / (1024 * 1024);
+            return Err(ProviderError::new(
+                ProviderErrorKind::TooLarge,
+                format!("the response is larger than {mib} MiB"),
+            ));
         }
         let before = out.len();
-        let result = decode.frame(frame, out);
-        result.and(self.check(before, out))
+        let result = decode.decode_frame(frame, out);
+        result.and(self.check_blocks(before, out))
     }
 
-    /// What has just been told.
-    fn check(&mut self, before: usize, out: &[ModelEvent]) -> Result<(), Problem> {
+    /// Checks the limits for the events just emitted.
+    fn check_blocks(&mut self, before: usize, out: &[ModelEvent]) -> Result<(), ProviderError> {
         let new = out.iter().skip(before);
         let begins =
             |event: &&ModelEvent| matches!(event, ModelEvent::BlockStart { .. } | ModelEvent::Unknown { .. });
         self.blocks += new.filter(begins).count();
-        self.done = said_done(out, before);
-        if self.blocks > BLOCKS && !self.done { Err(too_many()) } else { Ok(()) }
+        self.done = contains_done(out, before);
+        if self.blocks > MAX_BLOCKS && !self.done { Err(too_many_blocks()) } else { Ok(()) }
     }
 }
 
-pub(crate) fn too_many() -> Problem {
-    Problem::new(Reason::TooLarge, format!("the answer has more than {BLOCKS} blocks"))
+pub(crate) fn too_many_blocks() -> ProviderError {
+    ProviderError::new(ProviderErrorKind::TooLarge, format!("the response has more than {MAX_BLOCKS} blocks"))
 }
 
-fn said_done(out: &[ModelEvent], before: usize) -> bool {
+fn contains_done(out: &[ModelEvent], before: usize) -> bool {
     out.len() > before && matches!(out.last(), Some(ModelEvent::Done { .. }))
 }
 
-/// The JSON of an event. What cannot be read is named and shown.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, Problem> {
+/// Parses the JSON of an event. The error contains its name and a preview.
+pub(crate) fn parse_event<'a, T: Deserialize<'a>>(frame: StreamFrame<'a>) -> Result<T, ProviderError> {
     serde_json::from_str(frame.data).map_err(|e| {
-        let name = if frame.name.is_empty() { String::new() } else { format!(" `{}`", preview(frame.name)) };
-        let shown = preview(frame.data);
-        Problem::new(Reason::Malformed, format!("the event{name} cannot be read ({e}): {shown}"))
+        let name =
+            if frame.name.is_empty() { String::new() } else { format!(" `{}`", preview_text(frame.name)) };
+        let shown = preview_text(frame.data);
+        ProviderError::new(
+            ProviderErrorKind::Malformed,
+            format!("the event{name} cannot be read ({e}): {shown}"),
+        )
     })
 }
 
-/// The JSON of a whole body. One that ends too early was cut.
-pub(crate) fn parse_body<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, Problem> {
+/// Parses the JSON of a whole body. An early end means that it was truncated.
+pub(crate) fn parse_body<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, ProviderError> {
     serde_json::from_str(body).map_err(|e| {
-        let reason = if e.is_eof() { Reason::Cut } else { Reason::Malformed };
-        Problem::new(reason, format!("the answer cannot be read ({e}): {}", preview(body)))
+        let reason = if e.is_eof() { ProviderErrorKind::Interrupted } else { ProviderErrorKind::Malformed };
+        ProviderError::new(reason, format!("the response cannot be read ({e}): {}", preview_text(body)))
     })
 }
 
-/// The beginning of a text, on one line.
-pub(crate) fn preview(text: &str) -> String {
+/// Returns the beginning of a text on one line.
+pub(crate) fn preview_text(text: &str) -> String {
     let mut shown: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(PREVIEW_CHARS).collect();
-    if text.chars().nth(PREVIEW_CHARS).is_some() {
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_PREVIEW_CHARS).collect();
+    if text.chars().nth(MAX_PREVIEW_CHARS).is_some() {
         shown.push('…');
     }
     shown
 }
 
-/// Adds a piece to the text of an unknown block, as far as there is room.
-pub(crate) fn add_bounded(text: &mut String, piece: &str) {
-    let room = UNKNOWN_BYTES.saturating_sub(text.len());
+/// Appends a piece to the text of an unknown block, up to the limit.
+pub(crate) fn append_limited(text: &mut String, piece: &str) {
+    let room = MAX_UNKNOWN_BYTES.saturating_sub(text.len());
     let mut end = room.min(piece.len());
     while !piece.is_char_boundary(end) {
         end -= 1;
@@ -251,10 +268,10 @@ pub(crate) fn add_bounded(text: &mut String, piece: &str) {
     text.push_str(piece.split_at(end).0);
 }
 
-/// How much of a provider's words about a refusal is kept.
-const DETAIL_CHARS: usize = 500;
+/// The longest kept refusal message of a provider.
+const MAX_DETAIL_CHARS: usize = 500;
 
-/// Why the provider refused or filtered a reply, on one line: the words that it gave, most telling first.
+/// Returns why the provider refused or filtered a reply, on one line, with the most specific words first.
 pub(crate) fn stop_detail<'a>(words: impl IntoIterator<Item = Option<&'a str>>) -> Option<ModelEvent> {
     let words = words.into_iter().flatten().map(str::trim).filter(|word| !word.is_empty());
     let mut kept: Vec<&str> = Vec::new();
@@ -265,28 +282,31 @@ pub(crate) fn stop_detail<'a>(words: impl IntoIterator<Item = Option<&'a str>>) 
     }
     let line = kept.join(" – ");
     let text: String =
-        line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(DETAIL_CHARS).collect();
+        line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_DETAIL_CHARS).collect();
     (!text.is_empty()).then_some(ModelEvent::StopDetail { text })
 }
 
-/// A reason to stop that is none of those that we know: the provider's word, bounded.
-pub(crate) fn other_stop(word: &str) -> StopReason {
-    StopReason::from(word.chars().take(WORD_CHARS).collect::<String>().as_str())
+/// Returns an unknown stop reason with the provider's word, truncated.
+pub(crate) fn other_stop_reason(word: &str) -> StopReason {
+    StopReason::from(word.chars().take(MAX_STOP_CHARS).collect::<String>().as_str())
 }
 
-/// A `stop` that no decoder can give because nothing came: the words for it.
-pub(crate) fn cut(what: &str) -> Problem {
-    Problem::new(Reason::Cut, format!("the stream ended before the reply did ({what})"))
+/// Returns the error for a stream that ended too early.
+pub(crate) fn cut_off_error(what: &str) -> ProviderError {
+    ProviderError::new(
+        ProviderErrorKind::Interrupted,
+        format!("the stream ended before the reply did ({what})"),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(scheme: Scheme, chunks: &[&[u8]]) -> (Vec<ModelEvent>, Result<(), Problem>) {
-        let mut decoder = Decoder::new(scheme);
+    fn decode_chunks(scheme: WireScheme, chunks: &[&[u8]]) -> (Vec<ModelEvent>, Result<(), ProviderError>) {
+        let mut decoder = ReplyDecoder::new(scheme);
         let mut out = Vec::new();
-        let pushed = chunks.iter().try_for_each(|chunk| decoder.push(chunk, &mut out));
+        let pushed = chunks.iter().try_for_each(|chunk| decoder.push_bytes(chunk, &mut out));
         let result = pushed.and_then(|()| decoder.finish(&mut out));
         (out, result)
     }
@@ -295,17 +315,17 @@ mod tests {
     fn an_answer_has_no_more_blocks_and_bytes_than_it_may() {
         let event = "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"text\"}}\n\n\
                      data: {\"type\":\"content_block_stop\"}\n\n";
-        let body = event.repeat(BLOCKS + 1);
-        let (_, result) = read(Scheme::Anthropic, &[body.as_bytes()]);
-        assert_eq!(result.map_err(|problem| problem.reason), Err(Reason::TooLarge));
+        let body = event.repeat(MAX_BLOCKS + 1);
+        let (_, result) = decode_chunks(WireScheme::Anthropic, &[body.as_bytes()]);
+        assert_eq!(result.map_err(|problem| problem.kind), Err(ProviderErrorKind::TooLarge));
 
         let piece = format!("data: {{\"type\":\"ping\",\"x\":\"{}\"}}\n\n", "x".repeat(16 * 1024 * 1024));
-        let mut decoder = Decoder::new(Scheme::Anthropic);
+        let mut decoder = ReplyDecoder::new(WireScheme::Anthropic);
         let mut out = Vec::new();
         let problem =
-            (0..20).find_map(|_| decoder.push(piece.as_bytes(), &mut out).err()).expect("too large");
-        assert_eq!(problem.reason, Reason::TooLarge);
-        assert_eq!(decoder.push(b"data: {}\n\n", &mut out), Err(problem), "what failed has failed");
+            (0..20).find_map(|_| decoder.push_bytes(piece.as_bytes(), &mut out).err()).expect("too large");
+        assert_eq!(problem.kind, ProviderErrorKind::TooLarge);
+        assert_eq!(decoder.push_bytes(b"data: {}\n\n", &mut out), Err(problem), "the error is permanent");
     }
 
     #[test]
@@ -313,7 +333,7 @@ mod tests {
         let body = b"data:\n\ndata:  \n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
                      data: {\"type\":\"message_stop\"}\n\ndata: \xff{\n\n";
         for chunks in [vec![body.as_slice()], body.chunks(1).collect()] {
-            let (events, result) = read(Scheme::Anthropic, &chunks);
+            let (events, result) = decode_chunks(WireScheme::Anthropic, &chunks);
             assert_eq!(result, Ok(()));
             assert!(matches!(events.last(), Some(ModelEvent::Done { .. })));
         }
@@ -322,16 +342,16 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_a_problem() {
         for (body, reason, said) in [
-            ("", Reason::Cut, "empty"),
-            ("<html>Sign in</html>", Reason::Malformed, "Sign in"),
-            ("{\"content\":[", Reason::Cut, "content"),
-            ("{\"content\":}", Reason::Malformed, "content"),
-            ("data: {\"type\":\"mess", Reason::Cut, "mess"),
-            ("data: {\"type\":\"mess\n\n", Reason::Malformed, "mess"),
+            ("", ProviderErrorKind::Interrupted, "empty"),
+            ("<html>Sign in</html>", ProviderErrorKind::Malformed, "Sign in"),
+            ("{\"content\":[", ProviderErrorKind::Interrupted, "content"),
+            ("{\"content\":}", ProviderErrorKind::Malformed, "content"),
+            ("data: {\"type\":\"mess", ProviderErrorKind::Interrupted, "mess"),
+            ("data: {\"type\":\"mess\n\n", ProviderErrorKind::Malformed, "mess"),
         ] {
-            let (events, result) = read(Scheme::Anthropic, &[body.as_bytes()]);
+            let (events, result) = decode_chunks(WireScheme::Anthropic, &[body.as_bytes()]);
             let problem = result.expect_err(body);
-            assert_eq!((problem.reason, events.len()), (reason, 0), "{body}");
+            assert_eq!((problem.kind, events.len()), (reason, 0), "{body}");
             assert!(problem.text.contains(said), "{body}: {}", problem.text);
         }
     }

@@ -1,7 +1,8 @@
-//! The wire of `scripted`: one JSON object a line, one line a block with its whole text.
+//! The wire format of `scripted`: one JSON object per line, one line per block with its whole text.
 //!
-//! Here: the words of that wire, who writes it (`Line`, for `scripted`'s recordings) and who reads it. No network has
-//! ever seen it; it exists so that a scripted reply is recorded and decoded on the path that every other reply takes.
+//! Here: the lines, their writer (`ScriptedLine`, for the recordings of `scripted`) and their decoder. The
+//! format is never sent over a network. It exists so that a scripted reply is recorded and decoded like every
+//! other reply.
 //!
 //! ```text
 //! {"thinking":"Look first."}
@@ -11,29 +12,29 @@
 //! {"stop":"tool_use"}
 //! ```
 //!
-//! A block that had begun when the stream was cut has `"open":true` beside it.
-//! Invariant: what was played is what is read (`what_was_said_is_what_is_read`).
+//! A block that was open when the stream was cut has `"open":true`.
+//! Invariant: decoding returns the played events (`what_was_said_is_what_is_read`).
 
 use minke_model::{BlockKind, ModelEvent, StopReason, TokenUsage};
 use serde::{Deserialize, Serialize};
 
-use super::blocks::Blocks;
-use super::{Decode, Frame, cut, parse};
-use crate::problem::Problem;
+use super::blocks::OpenBlocks;
+use super::{SchemeDecoder, StreamFrame, cut_off_error, parse_event};
+use crate::error::ProviderError;
 
-/// One line.
+/// One line of a recording.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Line {
+pub(crate) struct ScriptedLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) thinking: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) call: Option<Call>,
-    /// A block of a kind that this program does not know.
+    pub(crate) call: Option<ScriptedCallLine>,
+    /// A block of an unknown kind.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unknown: Option<Unknown>,
+    pub(crate) unknown: Option<UnknownBlockLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<TokenUsage>,
     /// Why the reply was refused or filtered.
@@ -41,15 +42,15 @@ pub(crate) struct Line {
     pub(crate) stop_detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stop: Option<String>,
-    /// The block has no end.
+    /// Whether the block has no end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) open: bool,
 }
 
-/// A call, whole.
+/// A complete call.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Call {
+pub(crate) struct ScriptedCallLine {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
@@ -57,26 +58,27 @@ pub(crate) struct Call {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Unknown {
+pub(crate) struct UnknownBlockLine {
     pub(crate) kind: String,
     pub(crate) text: String,
 }
 
-impl Line {
-    /// The line of a block that begins; its text comes with `grow`.
-    pub(crate) fn block(kind: &BlockKind) -> Line {
-        let mut line = Line { open: true, ..Line::default() };
+impl ScriptedLine {
+    /// Creates the line of a new block; `append_text` adds its text.
+    pub(crate) fn from_block_kind(kind: &BlockKind) -> ScriptedLine {
+        let mut line = ScriptedLine { open: true, ..ScriptedLine::default() };
         match kind {
             BlockKind::Thinking => line.thinking = Some(String::new()),
             BlockKind::Text | BlockKind::Refusal => line.text = Some(String::new()),
             BlockKind::ToolCall { id, name } => {
-                line.call = Some(Call { id: id.clone(), name: name.clone(), arguments: String::new() });
+                line.call =
+                    Some(ScriptedCallLine { id: id.clone(), name: name.clone(), arguments: String::new() });
             }
         }
         line
     }
 
-    pub(crate) fn grow(&mut self, piece: &str) {
+    pub(crate) fn append_text(&mut self, piece: &str) {
         let text = match (&mut self.thinking, &mut self.text, &mut self.call) {
             (Some(text), _, _) | (_, Some(text), _) => text,
             (_, _, Some(call)) => &mut call.arguments,
@@ -85,68 +87,74 @@ impl Line {
         text.push_str(piece);
     }
 
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_line(&self, out: &mut Vec<u8>) {
         serde_json::to_writer(&mut *out, self).expect("plain data with string keys is JSON");
         out.push(b'\n');
     }
 }
 
-/// Reads the lines back.
+/// Decodes the lines.
 #[derive(Debug)]
-pub(crate) struct ScriptedDecode {
-    blocks: Blocks<u64>,
-    lines: u64,
-    unknown: u64,
+pub(crate) struct ScriptedDecoder {
+    blocks: OpenBlocks<u64>,
+    line_count: u64,
+    unknown_count: u64,
 }
 
-impl ScriptedDecode {
-    pub(crate) fn new() -> ScriptedDecode {
-        ScriptedDecode { blocks: Blocks::new(), lines: 0, unknown: 0 }
+impl ScriptedDecoder {
+    pub(crate) fn new() -> ScriptedDecoder {
+        ScriptedDecoder { blocks: OpenBlocks::new(), line_count: 0, unknown_count: 0 }
     }
 
-    fn block(&mut self, kind: BlockKind, text: String, open: bool, out: &mut Vec<ModelEvent>) {
-        let key = self.lines;
-        self.blocks.start(key, kind, out);
-        self.blocks.delta(&key, text, out);
+    fn emit_block(&mut self, kind: BlockKind, text: String, open: bool, out: &mut Vec<ModelEvent>) {
+        let key = self.line_count;
+        self.blocks.start_block(key, kind, out);
+        self.blocks.push_delta(&key, text, out);
         if !open {
-            self.blocks.stop(&key, out);
+            self.blocks.stop_block(&key, out);
         }
     }
 }
 
-impl Decode for ScriptedDecode {
-    fn frame(&mut self, frame: Frame<'_>, out: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        let line: Line = parse(frame)?;
-        self.lines += 1;
+impl SchemeDecoder for ScriptedDecoder {
+    fn decode_frame(
+        &mut self,
+        frame: StreamFrame<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), ProviderError> {
+        let line: ScriptedLine = parse_event(frame)?;
+        self.line_count += 1;
         match line {
-            Line { thinking: Some(text), open, .. } => self.block(BlockKind::Thinking, text, open, out),
-            Line { text: Some(text), open, .. } => self.block(BlockKind::Text, text, open, out),
-            Line { call: Some(Call { id, name, arguments }), open, .. } => {
-                self.block(BlockKind::ToolCall { id, name }, arguments, open, out);
+            ScriptedLine { thinking: Some(text), open, .. } => {
+                self.emit_block(BlockKind::Thinking, text, open, out)
             }
-            Line { unknown: Some(Unknown { kind, text }), .. } => {
+            ScriptedLine { text: Some(text), open, .. } => self.emit_block(BlockKind::Text, text, open, out),
+            ScriptedLine { call: Some(ScriptedCallLine { id, name, arguments }), open, .. } => {
+                self.emit_block(BlockKind::ToolCall { id, name }, arguments, open, out);
+            }
+            ScriptedLine { unknown: Some(UnknownBlockLine { kind, text }), .. } => {
                 out.push(ModelEvent::Unknown { kind, text })
             }
-            Line { usage: Some(usage), .. } => out.push(ModelEvent::Usage(usage)),
-            Line { stop_detail: Some(text), .. } => out.push(ModelEvent::StopDetail { text }),
-            Line { stop: Some(stop), .. } => {
+            ScriptedLine { usage: Some(usage), .. } => out.push(ModelEvent::Usage(usage)),
+            ScriptedLine { stop_detail: Some(text), .. } => out.push(ModelEvent::StopDetail { text }),
+            ScriptedLine { stop: Some(stop), .. } => {
                 self.blocks.close_all(out);
                 out.push(ModelEvent::Done { stop: StopReason::from(stop.as_str()) });
             }
-            _ => self.unknown += 1,
+            _ => self.unknown_count += 1,
         }
         Ok(())
     }
 
-    fn body(&mut self, _: &str, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        Err(cut("a script's reply is lines"))
+    fn decode_body(&mut self, _: &str, _: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        Err(cut_off_error("a scripted reply consists of lines"))
     }
 
-    fn end(&mut self, _: &mut Vec<ModelEvent>) -> Result<(), Problem> {
-        Err(cut("the script ended without a stop"))
+    fn decode_end(&mut self, _: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        Err(cut_off_error("the script ended without a stop"))
     }
 
-    fn unknown(&self) -> u64 {
-        self.unknown
+    fn unknown_count(&self) -> u64 {
+        self.unknown_count
     }
 }

@@ -1,130 +1,162 @@
-//! The anthropic format, from the provider's side: requests read, replies told, errors worded.
+//! The server side of the anthropic format: parses requests and encodes replies and errors.
 //!
-//! Invariant: what is told here is what `decode::anthropic` reads (`tests/mock.rs`).
+//! Invariant: `decode::anthropic` reads these replies (`tests/mock.rs`).
 
 use std::collections::HashMap;
 
-use minke_model::{BlockKind, Failure, FailureKind, StopReason};
+use minke_model::{BlockKind, ModelError, ModelErrorKind, StopReason};
 use serde_json::{Value, json};
 
-use super::asked::{Asked, History, Wishes, list, text, texts};
-use super::signature::{check, sign};
-use super::voice::{Tell, Told, Voice};
-use crate::settings::Scheme;
+use super::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
+use super::request::{
+    ParsedRequest, RequestHistory, RequestOptions, required_list, required_text, required_texts,
+};
+use super::signature::{check_signature, sign_thought};
+use crate::settings::WireScheme;
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
-    let model = text(body, "model", "")?.to_owned();
+pub(super) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
+    let model = required_text(body, "model", "")?.to_owned();
     if body.get("max_tokens").and_then(Value::as_u64).is_none_or(|most| most == 0) {
         return Err("max_tokens: a number above 0 is required".to_owned());
     }
-    let messages = list(body, "messages", "")?;
-    let mut history = History::default();
+    let messages = required_list(body, "messages", "")?;
+    let mut history = RequestHistory::default();
     for (at, message) in messages.iter().enumerate() {
-        let place = format!("messages.{at}.");
-        let role = text(message, "role", &place)?;
+        let location = format!("messages.{at}.");
+        let role = required_text(message, "role", &location)?;
         let whole = [message.get("content").cloned().unwrap_or_default()];
         let (blocks, plain) = match message.get("content") {
             Some(Value::Array(blocks)) => (blocks.as_slice(), false),
             Some(Value::String(_)) => (whole.as_slice(), true),
-            _ => return Err(format!("{place}content: a text or a list of blocks is required")),
+            _ => return Err(format!("{location}content: a text or a list of blocks is required")),
         };
         for (number, block) in blocks.iter().enumerate() {
-            let place = format!("{place}content.{number}.");
+            let place = format!("{location}content.{number}.");
             match role {
-                _ if plain => said(role, block.as_str().unwrap_or_default(), &mut history),
-                "user" => read_user(block, &place, &mut history)?,
-                "assistant" => read_assistant(block, &place, &model, &mut history)?,
+                _ if plain => push_message(role, block.as_str().unwrap_or_default(), &mut history),
+                "user" => parse_user_block(block, &place, &mut history)?,
+                "assistant" => parse_assistant_block(block, &place, &model, &mut history)?,
                 other => return Err(format!("{place}role: `{other}` is not `user` or `assistant`")),
             }
         }
     }
-    let system = texts(body.get("system"), "system")?.join("\n");
-    Ok(Asked { model, system, history, messages: messages.len(), wishes: Wishes::default() })
+    let system = required_texts(body.get("system"), "system")?.join("\n");
+    Ok(ParsedRequest {
+        model,
+        system,
+        history,
+        message_count: messages.len(),
+        options: RequestOptions::default(),
+    })
 }
 
-fn said(role: &str, text: &str, history: &mut History) {
-    if role == "assistant" { history.assistant(text) } else { history.user(text) }
+fn push_message(role: &str, text: &str, history: &mut RequestHistory) {
+    if role == "assistant" { history.push_assistant(text) } else { history.push_user(text) }
 }
 
-fn read_user(block: &Value, place: &str, history: &mut History) -> Result<(), String> {
-    match text(block, "type", place)? {
-        "text" => match text(block, "text", place)? {
-            "" => return Err(format!("{place}text: text content blocks must be non-empty")),
-            text => history.user(text),
+fn parse_user_block(block: &Value, location: &str, history: &mut RequestHistory) -> Result<(), String> {
+    match required_text(block, "type", location)? {
+        "text" => match required_text(block, "text", location)? {
+            "" => return Err(format!("{location}text: text content blocks must be non-empty")),
+            text => history.push_user(text),
         },
         "tool_result" => {
-            let id = text(block, "tool_use_id", place)?;
-            let said = texts(block.get("content"), &format!("{place}content"))?.join("\n");
+            let id = required_text(block, "tool_use_id", location)?;
+            let said = required_texts(block.get("content"), &format!("{location}content"))?.join("\n");
             let failed = block.get("is_error") == Some(&Value::Bool(true));
-            read_given(block, failed, place, history)?;
-            history.result(id, said, failed);
+            parse_result_block(block, failed, location, history)?;
+            history.push_result(id, said, failed);
         }
-        "image" => read_image(block, place, history)?,
+        "image" => parse_image(block, location, history)?,
         "document" => {}
-        other => return Err(format!("{place}type: `{other}` cannot stand in a user message")),
+        other => return Err(format!("{location}type: `{other}` is not allowed in a user message")),
     }
     Ok(())
 }
 
-/// What stands in a result beside texts.
-fn read_given(block: &Value, failed: bool, place: &str, history: &mut History) -> Result<(), String> {
+/// Parses the other content of a result.
+fn parse_result_block(
+    block: &Value,
+    failed: bool,
+    place: &str,
+    history: &mut RequestHistory,
+) -> Result<(), String> {
     let blocks = block.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (number, given) in blocks.iter().enumerate() {
-        let place = format!("{place}content.{number}.");
-        match text(given, "type", &place)? {
+        let location = format!("{place}content.{number}.");
+        match required_text(given, "type", &location)? {
             "text" => {}
             _ if failed => {
                 return Err(format!(
-                    "{place}type: all content must be type \"text\" if \"is_error\" is true"
+                    "{location}type: all content must be type \"text\" if \"is_error\" is true"
                 ));
             }
-            "image" => read_image(given, &place, history)?,
+            "image" => parse_image(given, &location, history)?,
             "document" | "search_result" => {}
-            other => return Err(format!("{place}type: `{other}` cannot stand in a result")),
+            other => return Err(format!("{location}type: `{other}` is not allowed in a result")),
         }
     }
     Ok(())
 }
 
-fn read_image(block: &Value, place: &str, history: &mut History) -> Result<(), String> {
+fn parse_image(block: &Value, place: &str, history: &mut RequestHistory) -> Result<(), String> {
     let (source, place) = (block.get("source").unwrap_or(&Value::Null), format!("{place}source."));
-    match text(source, "type", &place)? {
-        "base64" => history.image(text(source, "media_type", &place)?, text(source, "data", &place)?, &place),
-        "url" => history.image_url(text(source, "url", &place)?, &place),
+    match required_text(source, "type", &place)? {
+        "base64" => history.push_image(
+            required_text(source, "media_type", &place)?,
+            required_text(source, "data", &place)?,
+            &place,
+        ),
+        "url" => history.push_image_url(required_text(source, "url", &place)?, &place),
         other => Err(format!("{place}type: `{other}` is not `base64` or `url`")),
     }
 }
 
-fn read_assistant(block: &Value, place: &str, model: &str, history: &mut History) -> Result<(), String> {
-    match text(block, "type", place)? {
-        "text" => match text(block, "text", place)? {
-            "" => return Err(format!("{place}text: text content blocks must be non-empty")),
-            text => history.assistant(text),
+fn parse_assistant_block(
+    block: &Value,
+    location: &str,
+    model: &str,
+    history: &mut RequestHistory,
+) -> Result<(), String> {
+    match required_text(block, "type", location)? {
+        "text" => match required_text(block, "text", location)? {
+            "" => return Err(format!("{location}text: text content blocks must be non-empty")),
+            text => history.push_assistant(text),
         },
         "tool_use" => {
             let input = block.get("input").filter(|input| input.is_object());
-            let input = input.ok_or_else(|| format!("{place}input: an object is required"))?;
-            history.call(text(block, "id", place)?, text(block, "name", place)?, input.to_string());
+            let input = input.ok_or_else(|| format!("{location}input: an object is required"))?;
+            history.push_call(
+                required_text(block, "id", location)?,
+                required_text(block, "name", location)?,
+                input.to_string(),
+            );
         }
         "thinking" => {
-            let thought = text(block, "thinking", place)?;
-            check(Scheme::Anthropic, model, thought, text(block, "signature", place)?).map_err(
-                |problem| format!("{place}signature: Invalid `signature` in `thinking` block: {problem}"),
-            )?;
-            history.thought(thought);
+            let thought = required_text(block, "thinking", location)?;
+            check_signature(
+                WireScheme::Anthropic,
+                model,
+                thought,
+                required_text(block, "signature", location)?,
+            )
+            .map_err(|problem| {
+                format!("{location}signature: Invalid `signature` in `thinking` block: {problem}")
+            })?;
+            history.push_thought(thought);
         }
         "redacted_thinking" => {
             return Err(format!(
-                "{place}data: Invalid `data` in `redacted_thinking` block: the mock makes none"
+                "{location}data: Invalid `data` in `redacted_thinking` block: the mock makes none"
             ));
         }
-        other => return Err(format!("{place}type: `{other}` cannot stand in an assistant message")),
+        other => return Err(format!("{location}type: `{other}` is not allowed in an assistant message")),
     }
     Ok(())
 }
 
-/// The body of an error.
-pub(super) fn error(status: u16, failure: &Failure) -> Value {
+/// Returns the body of an error.
+pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
     let kind = match status {
         401 => "authentication_error",
         402 => "billing_error",
@@ -138,42 +170,44 @@ pub(super) fn error(status: u16, failure: &Failure) -> Value {
         _ => "invalid_request_error",
     };
     let message = match failure.kind {
-        FailureKind::TooLong => format!("prompt is too long: {}", failure.message),
-        FailureKind::Refused => format!("the request was flagged: {}", failure.message),
-        FailureKind::Cut | FailureKind::Transient | FailureKind::Permanent => failure.message.clone(),
+        ModelErrorKind::ContextTooLong => format!("prompt is too long: {}", failure.message),
+        ModelErrorKind::Refused => format!("the request was flagged: {}", failure.message),
+        ModelErrorKind::Interrupted | ModelErrorKind::Transient | ModelErrorKind::Permanent => {
+            failure.message.clone()
+        }
     };
     json!({ "type": "error", "error": { "type": kind, "message": message } })
 }
 
-pub(super) fn models(model: &str) -> Value {
+pub(super) fn models_body(model: &str) -> Value {
     let model =
         json!({ "type": "model", "id": model, "display_name": model, "created_at": "2026-01-01T00:00:00Z" });
     json!({ "data": [model], "has_more": false, "first_id": null, "last_id": null })
 }
 
-/// Tells a reply.
-pub(super) struct Teller {
-    voice: Voice,
-    /// What is open, and the thinking that will have to be signed.
-    open: HashMap<u32, Option<String>>,
+/// Encodes a reply.
+pub(super) struct AnthropicEncoder {
+    reply: ReplyInfo,
+    /// The open blocks, with the thinking text to be signed.
+    open_blocks: HashMap<u32, Option<String>>,
     calls: Vec<u32>,
-    pinged: bool,
+    has_pinged: bool,
 }
 
-impl Teller {
-    pub(super) fn new(voice: Voice) -> Teller {
-        Teller { voice, open: HashMap::new(), calls: Vec::new(), pinged: false }
+impl AnthropicEncoder {
+    pub(super) fn new(reply: ReplyInfo) -> AnthropicEncoder {
+        AnthropicEncoder { reply, open_blocks: HashMap::new(), calls: Vec::new(), has_pinged: false }
     }
 }
 
-impl Tell for Teller {
-    fn begin(&mut self, out: &mut Vec<Told>) {
-        let usage = &self.voice.usage;
+impl ReplyEncoder for AnthropicEncoder {
+    fn encode_begin(&mut self, out: &mut Vec<WireEvent>) {
+        let usage = &self.reply.usage;
         let message = json!({
-            "id": format!("msg_{}", self.voice.id),
+            "id": format!("msg_{}", self.reply.id),
             "type": "message",
             "role": "assistant",
-            "model": self.voice.model,
+            "model": self.reply.model,
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
@@ -184,10 +218,10 @@ impl Tell for Teller {
                 "output_tokens": usage.output.min(1),
             },
         });
-        out.push(told("message_start", &json!({ "type": "message_start", "message": message })));
+        out.push(wire_event("message_start", &json!({ "type": "message_start", "message": message })));
     }
 
-    fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>) {
+    fn encode_start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<WireEvent>) {
         let block = match kind {
             BlockKind::Text | BlockKind::Refusal => json!({ "type": "text", "text": "" }),
             BlockKind::Thinking => json!({ "type": "thinking", "thinking": "", "signature": "" }),
@@ -197,17 +231,17 @@ impl Tell for Teller {
             }
         };
         let thinks = matches!(kind, BlockKind::Thinking).then(String::new);
-        self.open.insert(index, thinks);
+        self.open_blocks.insert(index, thinks);
         let data = json!({ "type": "content_block_start", "index": index, "content_block": block });
-        out.push(told("content_block_start", &data));
-        if !self.pinged {
-            self.pinged = true;
-            out.push(told("ping", &json!({ "type": "ping" })));
+        out.push(wire_event("content_block_start", &data));
+        if !self.has_pinged {
+            self.has_pinged = true;
+            out.push(wire_event("ping", &json!({ "type": "ping" })));
         }
     }
 
-    fn delta(&mut self, index: u32, text: &str, out: &mut Vec<Told>) {
-        let delta = match self.open.get_mut(&index) {
+    fn encode_delta(&mut self, index: u32, text: &str, out: &mut Vec<WireEvent>) {
+        let delta = match self.open_blocks.get_mut(&index) {
             Some(Some(thought)) => {
                 thought.push_str(text);
                 json!({ "type": "thinking_delta", "thinking": text })
@@ -215,39 +249,42 @@ impl Tell for Teller {
             _ if self.calls.contains(&index) => json!({ "type": "input_json_delta", "partial_json": text }),
             _ => json!({ "type": "text_delta", "text": text }),
         };
-        push_delta(index, &delta, out);
+        push_delta_event(index, &delta, out);
     }
 
-    fn stop(&mut self, index: u32, out: &mut Vec<Told>) {
-        if let Some(Some(thought)) = self.open.remove(&index) {
-            let signature = sign(Scheme::Anthropic, &self.voice.model, &thought);
-            push_delta(index, &json!({ "type": "signature_delta", "signature": signature }), out);
+    fn encode_stop(&mut self, index: u32, out: &mut Vec<WireEvent>) {
+        if let Some(Some(thought)) = self.open_blocks.remove(&index) {
+            let signature = sign_thought(WireScheme::Anthropic, &self.reply.model, &thought);
+            push_delta_event(index, &json!({ "type": "signature_delta", "signature": signature }), out);
         }
-        out.push(told("content_block_stop", &json!({ "type": "content_block_stop", "index": index })));
+        out.push(wire_event("content_block_stop", &json!({ "type": "content_block_stop", "index": index })));
     }
 
-    fn done(&mut self, stop: &StopReason, out: &mut Vec<Told>) {
+    fn encode_done(&mut self, stop: &StopReason, out: &mut Vec<WireEvent>) {
         let reason = match stop {
             StopReason::ContentFilter => "refusal",
             StopReason::Other(word) if word == "pause" => "pause_turn",
             other => other.as_str(),
         };
-        let usage = json!({ "output_tokens": self.voice.usage.output });
+        let usage = json!({ "output_tokens": self.reply.usage.output });
         let delta = json!({ "stop_reason": reason, "stop_sequence": null });
-        out.push(told("message_delta", &json!({ "type": "message_delta", "delta": delta, "usage": usage })));
-        out.push(told("message_stop", &json!({ "type": "message_stop" })));
+        out.push(wire_event(
+            "message_delta",
+            &json!({ "type": "message_delta", "delta": delta, "usage": usage }),
+        ));
+        out.push(wire_event("message_stop", &json!({ "type": "message_stop" })));
     }
 
-    fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>) {
-        out.push(told("error", &error(failure.status.unwrap_or(529), failure)));
+    fn encode_error(&mut self, failure: &ModelError, out: &mut Vec<WireEvent>) {
+        out.push(wire_event("error", &error_body(failure.status.unwrap_or(529), failure)));
     }
 }
 
-fn push_delta(index: u32, delta: &Value, out: &mut Vec<Told>) {
+fn push_delta_event(index: u32, delta: &Value, out: &mut Vec<WireEvent>) {
     let data = json!({ "type": "content_block_delta", "index": index, "delta": delta });
-    out.push(told("content_block_delta", &data));
+    out.push(wire_event("content_block_delta", &data));
 }
 
-fn told(name: &'static str, data: &Value) -> Told {
-    Told { name, data: data.to_string() }
+fn wire_event(name: &'static str, data: &Value) -> WireEvent {
+    WireEvent { name, data: data.to_string() }
 }

@@ -1,24 +1,23 @@
-//! mock: a script served over loopback HTTP in all four wire formats, so that any client can be tested against it.
+//! mock: serves a script over loopback HTTP in all four wire formats, for testing clients.
 //!
-//! Here: the listener and its options. Its parts: one exchange (`exchange`), what is asked (`asked`, and one file per
-//! format), which request of which conversation it is (`memory`), how the reply is told (`voice`, `weave`, `reply`), signatures
-//! on reasoning (`signature`). Elsewhere: the script and what its turns say (`scripted`). Described in
-//! `docs/reference/mock-llm.md`.
-//! Invariant: nothing outside this machine can reach it, and a key that it was sent is neither kept nor shown
-//! (`a_key_is_seen_and_not_shown` in `tests/mock.rs`).
+//! Here: the listener and its options. Its parts: handling one request (`exchange`), its content (`request`,
+//! and one file per format), its conversation (`conversation`), encoding the reply (`encoder`, `interleave`,
+//! `reply_stream`), signatures of reasoning (`signature`). Elsewhere: the script and its turns (`scripted`).
+//! Documented in `docs/reference/mock-llm.md`. Invariant: the server is reachable only from this machine, and
+//! a received key is neither stored nor shown (`a_key_is_seen_and_not_shown` in `tests/mock.rs`).
 
 mod anthropic;
-mod asked;
 mod chat;
+mod conversation;
+mod encoder;
 mod exchange;
 mod gemini;
-mod memory;
-mod reply;
+mod interleave;
+mod reply_stream;
+mod request;
+mod request_log;
 mod responses;
-mod seen;
 mod signature;
-mod voice;
-mod weave;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,78 +31,78 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::scripted::{BUILT_IN, ScriptError, Scripted};
-use exchange::Exchange;
-use memory::Memory;
-pub use reply::Split;
-pub use seen::Seen;
+use crate::scripted::{BUILT_IN_SCRIPTS, ScriptError, ScriptedModel};
+use conversation::ConversationTracker;
+use exchange::ConnectionHandler;
+pub use reply_stream::WriteSplit;
+pub use request_log::LoggedRequest;
 
-/// Connections at a time; more wait until one ends.
-const CONNECTIONS: usize = 256;
+/// The most simultaneous connections. Further ones wait.
+const MAX_CONNECTIONS: usize = 256;
 
-/// How the mock answers, beside its script.
+/// Options of the mock in addition to its script.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// 0 = any free one.
+pub struct MockOptions {
+    /// 0 means any free port.
     pub port: u16,
-    pub split: Split,
-    /// Compress replies for clients that take it.
+    pub write_split: WriteSplit,
+    /// Compress replies for clients that accept it.
     pub gzip: bool,
-    /// CRLF at the end of lines in every format; gemini has it anyway.
-    pub crlf: bool,
-    /// A comment before each event.
-    pub comments: bool,
-    /// A cut goes through the middle of the last event.
+    /// Use CRLF line ends in every format. gemini always uses them.
+    pub use_crlf: bool,
+    /// Send a comment before each event.
+    pub with_comments: bool,
+    /// Cut streams inside the last event instead of after it.
     pub cut_in_event: bool,
-    /// Parallel calls are told at the same time, a piece of each in turn.
-    pub weave: bool,
-    /// Answer requests that bring no key.
-    pub keyless: bool,
+    /// Interleave the pieces of parallel calls.
+    pub interleave: bool,
+    /// Accept requests without a key.
+    pub allow_keyless: bool,
 }
 
-/// The script of a file, or a built-in one by its name. `cwd` is what `{{cwd}}` stands for.
-pub fn script(name: &Path, cwd: &Path) -> Result<Scripted, ScriptError> {
+/// Loads a script from a file, or a built-in one by name. `cwd` is the value of `{{cwd}}`.
+pub fn load_script(name: &Path, cwd: &Path) -> Result<ScriptedModel, ScriptError> {
     let path = cwd.join(name);
-    let built_in = BUILT_IN.iter().find(|(built_in, _)| name == Path::new(built_in));
+    let built_in = BUILT_IN_SCRIPTS.iter().find(|(built_in, _)| name == Path::new(built_in));
     match built_in {
-        Some((name, text)) if !path.exists() => Scripted::parse(name, text, cwd),
-        _ => Scripted::load(&path, cwd),
+        Some((name, text)) if !path.exists() => ScriptedModel::parse_script(name, text, cwd),
+        _ => ScriptedModel::load_file(&path, cwd),
     }
 }
 
-/// A server that listens and has not begun to answer.
+/// A bound server that does not answer yet.
 #[derive(Debug)]
-pub struct Mock {
+pub struct MockServer {
     listener: TcpListener,
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<MockState>,
 }
 
-/// What all exchanges use.
+/// The state shared by all connections.
 #[derive(Debug)]
-struct Shared {
-    script: Scripted,
-    options: Options,
-    memory: Mutex<Memory>,
+struct MockState {
+    script: ScriptedModel,
+    options: MockOptions,
+    conversations: Mutex<ConversationTracker>,
 }
 
-/// Listens on a port of this machine.
-pub async fn serve(script: Scripted, options: Options) -> io::Result<Mock> {
+/// Binds a loopback port.
+pub async fn bind_server(script: ScriptedModel, options: MockOptions) -> io::Result<MockServer> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
     let addr = listener.local_addr()?;
-    let shared = Arc::new(Shared { script, options, memory: Mutex::default() });
-    Ok(Mock { listener, addr, shared })
+    let shared = Arc::new(MockState { script, options, conversations: Mutex::default() });
+    Ok(MockServer { listener, addr, shared })
 }
 
-impl Mock {
-    pub fn addr(&self) -> SocketAddr {
+impl MockServer {
+    pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Answers until it is dropped. Each request is told to `seen`; a receiver that has gone is no reason to stop.
-    pub async fn run(self, seen: mpsc::Sender<Seen>) -> io::Result<()> {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        // Dropping the set ends the connections.
+    /// Answers requests until it is dropped. Sends each request to `seen`, whose receiver may be gone.
+    pub async fn run(self, seen: mpsc::Sender<LoggedRequest>) -> io::Result<()> {
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        // Dropping the set closes the connections.
         let mut connections = JoinSet::new();
         loop {
             let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
@@ -111,24 +110,24 @@ impl Mock {
                 accepted = self.listener.accept() => accepted?,
                 Some(_) = connections.join_next() => continue,
             };
-            let exchange = Exchange { shared: Arc::clone(&self.shared), seen: seen.clone() };
+            let exchange = ConnectionHandler { shared: Arc::clone(&self.shared), request_log: seen.clone() };
             connections.spawn(async move {
                 let _place = place;
-                talk(stream, exchange).await;
+                serve_connection(stream, exchange).await;
             });
         }
     }
 }
 
-/// One connection, for as many requests as the client makes.
-async fn talk(stream: TcpStream, exchange: Exchange) {
-    // Small pieces are the point of splitting; without this they would wait for each other. A socket that cannot
-    // do it still works.
+/// Serves one connection for any number of requests.
+async fn serve_connection(stream: TcpStream, exchange: ConnectionHandler) {
+    // Without this, small pieces would be merged, which defeats splitting. A socket without this option still
+    // works.
     drop(stream.set_nodelay(true));
     let service = service_fn(|request| {
         let exchange = exchange.clone();
-        async move { Ok::<_, std::convert::Infallible>(exchange.answer(request).await) }
+        async move { Ok::<_, std::convert::Infallible>(exchange.handle_request(request).await) }
     });
-    // A connection that breaks is what clients do, and what a cut is; the request itself was told to `seen`.
+    // Clients may close a connection, and a cut does; the request itself was sent to `seen`.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }

@@ -1,139 +1,148 @@
-//! The openai_responses format, from the provider's side: requests read, replies told.
+//! The server side of the openai_responses format: parses requests and encodes replies.
 //!
-//! Thinking is told as a reasoning item with a summary; its encrypted form, if asked for, is a signature over that
-//! summary. Errors are worded as in `chat`.
-//! Invariant: what is told here is what `decode::responses` reads (`tests/mock.rs`).
+//! Thinking is sent as a reasoning item with a summary. Its encrypted form, if requested, is a signature of
+//! that summary. Errors are those of `chat`. Invariant: `decode::responses` reads these replies
+//! (`tests/mock.rs`).
 
-use minke_model::{BlockKind, Failure, StopReason};
+use minke_model::{BlockKind, ModelError, StopReason};
 use serde_json::{Value, json};
 
-use super::asked::{Asked, History, Wishes, list, text, texts};
 use super::chat;
-use super::signature::{check, sign};
-use super::voice::{Tell, Told, Voice};
-use crate::settings::Scheme;
+use super::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
+use super::request::{
+    ParsedRequest, RequestHistory, RequestOptions, required_list, required_text, required_texts,
+};
+use super::signature::{check_signature, sign_thought};
+use crate::settings::WireScheme;
 
-/// What a client includes to get reasoning that it can send back.
-const ENCRYPTED: &str = "reasoning.encrypted_content";
+/// The `include` value for reasoning that can be sent back.
+const INCLUDE_ENCRYPTED: &str = "reasoning.encrypted_content";
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
-    let model = text(body, "model", "")?.to_owned();
-    let mut history = History::default();
-    let mut messages = 1;
+pub(super) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
+    let model = required_text(body, "model", "")?.to_owned();
+    let mut history = RequestHistory::default();
+    let mut message_count = 1;
     if let Some(input) = body.get("input").and_then(Value::as_str) {
-        history.user(input);
+        history.push_user(input);
     } else {
-        let input = list(body, "input", "")?;
-        messages = input.len();
+        let input = required_list(body, "input", "")?;
+        message_count = input.len();
         for (at, item) in input.iter().enumerate() {
-            read_item(item, &format!("input[{at}]."), &model, &mut history)?;
+            parse_item(item, &format!("input[{at}]."), &model, &mut history)?;
         }
     }
     let system = body.get("instructions").and_then(Value::as_str).unwrap_or_default().to_owned();
     let include = body.get("include").and_then(Value::as_array);
-    let encrypted = include.is_some_and(|include| include.iter().any(|what| what == ENCRYPTED));
-    let wishes = Wishes { encrypted, ..Wishes::default() };
-    Ok(Asked { model, system, history, messages, wishes })
+    let wants_encrypted = include.is_some_and(|include| include.iter().any(|what| what == INCLUDE_ENCRYPTED));
+    let options = RequestOptions { wants_encrypted, ..RequestOptions::default() };
+    Ok(ParsedRequest { model, system, history, message_count, options })
 }
 
-fn read_item(item: &Value, place: &str, model: &str, history: &mut History) -> Result<(), String> {
+fn parse_item(item: &Value, location: &str, model: &str, history: &mut RequestHistory) -> Result<(), String> {
     match item.get("type").and_then(Value::as_str).unwrap_or("message") {
-        "message" => read_message(item, place, history)?,
+        "message" => parse_message(item, location, history)?,
         "function_call" => {
-            let (id, name) = (text(item, "call_id", place)?, text(item, "name", place)?);
-            history.call(id, name, text(item, "arguments", place)?.to_owned());
+            let (id, name) =
+                (required_text(item, "call_id", location)?, required_text(item, "name", location)?);
+            history.push_call(id, name, required_text(item, "arguments", location)?.to_owned());
         }
         "function_call_output" => {
-            let output = texts(item.get("output"), &format!("{place}output"))?.join("\n");
-            read_images(item.get("output"), &format!("{place}output"), history)?;
-            history.result(text(item, "call_id", place)?, output, false);
+            let output = required_texts(item.get("output"), &format!("{location}output"))?.join("\n");
+            parse_images(item.get("output"), &format!("{location}output"), history)?;
+            history.push_result(required_text(item, "call_id", location)?, output, false);
         }
         "reasoning" => {
             if item.get("summary").and_then(Value::as_array).is_none() {
-                return Err(format!("{place}summary: a list is required"));
+                return Err(format!("{location}summary: a list is required"));
             }
-            let thought = texts(item.get("summary"), &format!("{place}summary"))?.concat();
-            let given = text(item, "encrypted_content", place)?;
-            check(Scheme::OpenaiResponses, model, &thought, given).map_err(|problem| {
-                format!("{place}encrypted_content: The encrypted content could not be verified: {problem}")
+            let thought = required_texts(item.get("summary"), &format!("{location}summary"))?.concat();
+            let given = required_text(item, "encrypted_content", location)?;
+            check_signature(WireScheme::OpenaiResponses, model, &thought, given).map_err(|problem| {
+                format!("{location}encrypted_content: The encrypted content could not be verified: {problem}")
             })?;
-            history.thought(&thought);
+            history.push_thought(&thought);
         }
-        other => return Err(format!("{place}type: `{other}` is unknown")),
+        other => return Err(format!("{location}type: `{other}` is unknown")),
     }
     Ok(())
 }
 
-fn read_images(parts: Option<&Value>, place: &str, history: &mut History) -> Result<(), String> {
+fn parse_images(parts: Option<&Value>, place: &str, history: &mut RequestHistory) -> Result<(), String> {
     let parts = parts.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let images = parts.iter().filter(|part| part.get("type").is_some_and(|kind| kind == "input_image"));
     for image in images.filter(|image| image.get("file_id").is_none()) {
-        history.image_url(text(image, "image_url", &format!("{place}."))?, place)?;
+        history.push_image_url(required_text(image, "image_url", &format!("{place}."))?, place)?;
     }
     Ok(())
 }
 
-fn read_message(item: &Value, place: &str, history: &mut History) -> Result<(), String> {
-    let mut said = texts(item.get("content"), &format!("{place}content"))?;
+fn parse_message(item: &Value, location: &str, history: &mut RequestHistory) -> Result<(), String> {
+    let mut said = required_texts(item.get("content"), &format!("{location}content"))?;
     if let Some(Value::Array(parts)) = item.get("content") {
         let refused = |part: &Value| part.get("refusal").and_then(Value::as_str).map(str::to_owned);
         said.extend(parts.iter().filter_map(refused));
     }
-    read_images(item.get("content"), &format!("{place}content"), history)?;
-    match text(item, "role", place)? {
-        "user" => said.iter().for_each(|text| history.user(text)),
-        "assistant" => said.iter().for_each(|text| history.assistant(text)),
-        "system" | "developer" => said.iter().for_each(|text| history.notice(text)),
-        other => return Err(format!("{place}role: `{other}` is unknown")),
+    parse_images(item.get("content"), &format!("{location}content"), history)?;
+    match required_text(item, "role", location)? {
+        "user" => said.iter().for_each(|text| history.push_user(text)),
+        "assistant" => said.iter().for_each(|text| history.push_assistant(text)),
+        "system" | "developer" => said.iter().for_each(|text| history.push_notice(text)),
+        other => return Err(format!("{location}role: `{other}` is unknown")),
     }
     Ok(())
 }
 
-/// Tells a reply.
-pub(super) struct Teller {
-    voice: Voice,
-    number: u64,
-    open: Vec<(u32, Open)>,
-    /// Finished items, as the last event repeats them.
-    output: Vec<Value>,
-    begun: u32,
+/// Encodes a reply.
+pub(super) struct ResponsesEncoder {
+    reply: ReplyInfo,
+    sequence_number: u64,
+    open_items: Vec<(u32, OpenItem)>,
+    /// Finished items, which the last event repeats.
+    finished_items: Vec<Value>,
+    started_count: u32,
 }
 
-/// An item that is being told.
+/// An open item.
 #[derive(Debug, Clone)]
-struct Open {
-    /// Its place in the output.
-    at: u32,
+struct OpenItem {
+    /// Its index in the output.
+    output_index: u32,
     id: String,
     kind: BlockKind,
-    told: String,
+    text: String,
 }
 
-impl Teller {
-    pub(super) fn new(voice: Voice) -> Teller {
-        Teller { voice, number: 0, open: Vec::new(), output: Vec::new(), begun: 0 }
+impl ResponsesEncoder {
+    pub(super) fn new(reply: ReplyInfo) -> ResponsesEncoder {
+        ResponsesEncoder {
+            reply,
+            sequence_number: 0,
+            open_items: Vec::new(),
+            finished_items: Vec::new(),
+            started_count: 0,
+        }
     }
 
-    /// One event; all of them have a type and a number.
-    fn tell(&mut self, name: &'static str, mut fields: Value, out: &mut Vec<Told>) {
+    /// Emits one event; all have a type and a number.
+    fn emit_event(&mut self, name: &'static str, mut fields: Value, out: &mut Vec<WireEvent>) {
         if let Some(fields) = fields.as_object_mut() {
             fields.insert("type".to_owned(), name.into());
-            fields.insert("sequence_number".to_owned(), self.number.into());
+            fields.insert("sequence_number".to_owned(), self.sequence_number.into());
         }
-        self.number += 1;
-        out.push(Told { name, data: fields.to_string() });
+        self.sequence_number += 1;
+        out.push(WireEvent { name, data: fields.to_string() });
     }
 
-    fn response(&self, status: &str, more: Value) -> Value {
+    fn response_body(&self, status: &str, more: Value) -> Value {
         let mut response = json!({
-            "id": format!("resp_{}", self.voice.id),
+            "id": format!("resp_{}", self.reply.id),
             "object": "response",
-            "created_at": self.voice.created,
+            "created_at": self.reply.created_s,
             "status": status,
             "error": null,
             "incomplete_details": null,
-            "model": self.voice.model,
-            "output": self.output,
+            "model": self.reply.model,
+            "output": self.finished_items,
             "store": false,
             "usage": null,
         });
@@ -143,9 +152,9 @@ impl Teller {
         json!({ "response": response })
     }
 
-    /// A text of a reply that ends in a refusal is the refusal.
-    fn part(&self, kind: &BlockKind, told: &str) -> Value {
-        let refuses = self.voice.stop == Some(StopReason::Refusal) || *kind == BlockKind::Refusal;
+    /// Returns a content part. The text of a reply that ends in a refusal is a refusal part.
+    fn part_body(&self, kind: &BlockKind, told: &str) -> Value {
+        let refuses = self.reply.stop_reason == Some(StopReason::Refusal) || *kind == BlockKind::Refusal;
         if refuses {
             json!({ "type": "refusal", "refusal": told })
         } else {
@@ -153,13 +162,13 @@ impl Teller {
         }
     }
 
-    /// An item as it stands in `output_item` events; `whole` = it is finished.
-    fn item(&self, open: &Open, whole: bool) -> Value {
+    /// Returns an item for `output_item` events; `whole` means that it is finished.
+    fn item_body(&self, open: &OpenItem, whole: bool) -> Value {
         let status = if whole { "completed" } else { "in_progress" };
-        let told = open.told.as_str();
+        let told = open.text.as_str();
         match &open.kind {
             BlockKind::Text | BlockKind::Refusal => {
-                let content = if whole { json!([self.part(&open.kind, told)]) } else { json!([]) };
+                let content = if whole { json!([self.part_body(&open.kind, told)]) } else { json!([]) };
                 json!({ "id": open.id, "type": "message", "status": status, "role": "assistant", "content": content })
             }
             BlockKind::ToolCall { id, name } => json!({
@@ -170,8 +179,10 @@ impl Teller {
                 let summary =
                     if whole { json!([{ "type": "summary_text", "text": told }]) } else { json!([]) };
                 let mut item = json!({ "id": open.id, "type": "reasoning", "summary": summary });
-                if let (true, Some(fields)) = (whole && self.voice.wishes.encrypted, item.as_object_mut()) {
-                    let signature = sign(Scheme::OpenaiResponses, &self.voice.model, told);
+                if let (true, Some(fields)) =
+                    (whole && self.reply.options.wants_encrypted, item.as_object_mut())
+                {
+                    let signature = sign_thought(WireScheme::OpenaiResponses, &self.reply.model, told);
                     fields.insert("encrypted_content".to_owned(), signature.into());
                 }
                 item
@@ -180,98 +191,106 @@ impl Teller {
     }
 }
 
-impl Tell for Teller {
-    fn begin(&mut self, out: &mut Vec<Told>) {
-        let response = self.response("in_progress", json!({}));
-        self.tell("response.created", response.clone(), out);
-        self.tell("response.in_progress", response, out);
+impl ReplyEncoder for ResponsesEncoder {
+    fn encode_begin(&mut self, out: &mut Vec<WireEvent>) {
+        let response = self.response_body("in_progress", json!({}));
+        self.emit_event("response.created", response.clone(), out);
+        self.emit_event("response.in_progress", response, out);
     }
 
-    fn start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<Told>) {
-        let at = self.begun;
-        self.begun += 1;
+    fn encode_start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<WireEvent>) {
+        let output_index = self.started_count;
+        self.started_count += 1;
         let prefix = match kind {
             BlockKind::Text | BlockKind::Refusal => "msg",
             BlockKind::Thinking => "rs",
             BlockKind::ToolCall { .. } => "fc",
         };
-        let id = format!("{prefix}_{}_{at}", self.voice.id);
-        let open = Open { at, id, kind: kind.clone(), told: String::new() };
-        let item = self.item(&open, false);
-        self.tell("response.output_item.added", json!({ "output_index": at, "item": item }), out);
-        let place = json!({ "item_id": open.id, "output_index": at });
+        let id = format!("{prefix}_{}_{output_index}", self.reply.id);
+        let open = OpenItem { output_index, id, kind: kind.clone(), text: String::new() };
+        let item = self.item_body(&open, false);
+        self.emit_event(
+            "response.output_item.added",
+            json!({ "output_index": output_index, "item": item }),
+            out,
+        );
+        let location = json!({ "item_id": open.id, "output_index": output_index });
         match kind {
             BlockKind::Text | BlockKind::Refusal => {
-                let part = self.part(kind, "");
-                let fields = with(place, json!({ "content_index": 0, "part": part }));
-                self.tell("response.content_part.added", fields, out);
+                let part = self.part_body(kind, "");
+                let fields = merge_objects(location, json!({ "content_index": 0, "part": part }));
+                self.emit_event("response.content_part.added", fields, out);
             }
             BlockKind::Thinking => {
                 let part = json!({ "type": "summary_text", "text": "" });
-                let fields = with(place, json!({ "summary_index": 0, "part": part }));
-                self.tell("response.reasoning_summary_part.added", fields, out);
+                let fields = merge_objects(location, json!({ "summary_index": 0, "part": part }));
+                self.emit_event("response.reasoning_summary_part.added", fields, out);
             }
             BlockKind::ToolCall { .. } => {}
         }
-        self.open.push((index, open));
+        self.open_items.push((index, open));
     }
 
-    fn delta(&mut self, index: u32, text: &str, out: &mut Vec<Told>) {
-        let refuses = self.voice.stop == Some(StopReason::Refusal);
-        let Some((_, open)) = self.open.iter_mut().find(|(open, _)| *open == index) else { return };
-        open.told.push_str(text);
-        let place = json!({ "item_id": open.id, "output_index": open.at });
+    fn encode_delta(&mut self, index: u32, text: &str, out: &mut Vec<WireEvent>) {
+        let refuses = self.reply.stop_reason == Some(StopReason::Refusal);
+        let Some((_, open)) = self.open_items.iter_mut().find(|(open, _)| *open == index) else { return };
+        open.text.push_str(text);
+        let location = json!({ "item_id": open.id, "output_index": open.output_index });
         let (name, more) = match open.kind {
             BlockKind::Text if !refuses => ("response.output_text.delta", json!({ "content_index": 0 })),
             BlockKind::Text | BlockKind::Refusal => ("response.refusal.delta", json!({ "content_index": 0 })),
             BlockKind::Thinking => ("response.reasoning_summary_text.delta", json!({ "summary_index": 0 })),
             BlockKind::ToolCall { .. } => ("response.function_call_arguments.delta", json!({})),
         };
-        let fields = with(with(place, more), json!({ "delta": text }));
-        self.tell(name, fields, out);
+        let fields = merge_objects(merge_objects(location, more), json!({ "delta": text }));
+        self.emit_event(name, fields, out);
     }
 
-    fn stop(&mut self, index: u32, out: &mut Vec<Told>) {
-        let Some(at) = self.open.iter().position(|(open, _)| *open == index) else { return };
-        let (_, open) = self.open.remove(at);
-        let place = json!({ "item_id": open.id, "output_index": open.at });
-        let told = &open.told;
+    fn encode_stop(&mut self, index: u32, out: &mut Vec<WireEvent>) {
+        let Some(at) = self.open_items.iter().position(|(open, _)| *open == index) else { return };
+        let (_, open) = self.open_items.remove(at);
+        let location = json!({ "item_id": open.id, "output_index": open.output_index });
+        let told = &open.text;
         match &open.kind {
             BlockKind::Text | BlockKind::Refusal => {
-                let part = self.part(&open.kind, told);
+                let part = self.part_body(&open.kind, told);
                 let (name, fields) = match part.get("refusal") {
                     Some(_) => ("response.refusal.done", json!({ "content_index": 0, "refusal": told })),
                     None => ("response.output_text.done", json!({ "content_index": 0, "text": told })),
                 };
-                self.tell(name, with(place.clone(), fields), out);
-                let fields = with(place, json!({ "content_index": 0, "part": part }));
-                self.tell("response.content_part.done", fields, out);
+                self.emit_event(name, merge_objects(location.clone(), fields), out);
+                let fields = merge_objects(location, json!({ "content_index": 0, "part": part }));
+                self.emit_event("response.content_part.done", fields, out);
             }
             BlockKind::Thinking => {
-                let fields = with(place.clone(), json!({ "summary_index": 0, "text": told }));
-                self.tell("response.reasoning_summary_text.done", fields, out);
+                let fields = merge_objects(location.clone(), json!({ "summary_index": 0, "text": told }));
+                self.emit_event("response.reasoning_summary_text.done", fields, out);
                 let part = json!({ "type": "summary_text", "text": told });
-                let fields = with(place, json!({ "summary_index": 0, "part": part }));
-                self.tell("response.reasoning_summary_part.done", fields, out);
+                let fields = merge_objects(location, json!({ "summary_index": 0, "part": part }));
+                self.emit_event("response.reasoning_summary_part.done", fields, out);
             }
             BlockKind::ToolCall { name, .. } => {
-                let fields = with(place, json!({ "name": name, "arguments": told }));
-                self.tell("response.function_call_arguments.done", fields, out);
+                let fields = merge_objects(location, json!({ "name": name, "arguments": told }));
+                self.emit_event("response.function_call_arguments.done", fields, out);
             }
         }
-        let item = self.item(&open, true);
-        self.output.push(item.clone());
-        self.tell("response.output_item.done", json!({ "output_index": open.at, "item": item }), out);
+        let item = self.item_body(&open, true);
+        self.finished_items.push(item.clone());
+        self.emit_event(
+            "response.output_item.done",
+            json!({ "output_index": open.output_index, "item": item }),
+            out,
+        );
     }
 
-    fn done(&mut self, stop: &StopReason, out: &mut Vec<Told>) {
-        let voice = &self.voice;
+    fn encode_done(&mut self, stop: &StopReason, out: &mut Vec<WireEvent>) {
+        let voice = &self.reply;
         let usage = json!({
-            "input_tokens": voice.input(),
+            "input_tokens": voice.total_input(),
             "input_tokens_details": { "cached_tokens": voice.usage.cache_read },
             "output_tokens": voice.usage.output,
-            "output_tokens_details": { "reasoning_tokens": voice.thought },
-            "total_tokens": voice.input() + voice.usage.output,
+            "output_tokens_details": { "reasoning_tokens": voice.thinking_tokens },
+            "total_tokens": voice.total_input() + voice.usage.output,
         });
         let reason = match stop {
             StopReason::EndTurn | StopReason::ToolUse | StopReason::StopSequence | StopReason::Refusal => {
@@ -282,24 +301,24 @@ impl Tell for Teller {
             StopReason::Other(word) => Some(word.as_str()),
         };
         let (name, response) = match reason {
-            None => ("response.completed", self.response("completed", json!({ "usage": usage }))),
+            None => ("response.completed", self.response_body("completed", json!({ "usage": usage }))),
             Some(reason) => {
                 let more = json!({ "usage": usage, "incomplete_details": { "reason": reason } });
-                ("response.incomplete", self.response("incomplete", more))
+                ("response.incomplete", self.response_body("incomplete", more))
             }
         };
-        self.tell(name, response, out);
+        self.emit_event(name, response, out);
     }
 
-    fn fail(&mut self, failure: &Failure, out: &mut Vec<Told>) {
-        let body = chat::error(failure.status.unwrap_or(503), failure);
+    fn encode_error(&mut self, failure: &ModelError, out: &mut Vec<WireEvent>) {
+        let body = chat::error_body(failure.status.unwrap_or(503), failure);
         let code = body.pointer("/error/code").cloned().unwrap_or_default();
-        self.tell("error", json!({ "code": code, "message": failure.message, "param": null }), out);
+        self.emit_event("error", json!({ "code": code, "message": failure.message, "param": null }), out);
     }
 }
 
-/// The fields of two objects in one.
-fn with(mut fields: Value, more: Value) -> Value {
+/// Merges the fields of two objects.
+fn merge_objects(mut fields: Value, more: Value) -> Value {
     if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {
         fields.extend(more);
     }

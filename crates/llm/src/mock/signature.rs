@@ -1,41 +1,45 @@
-//! Signatures on reasoning, as the mock makes and checks them.
+//! Signatures of reasoning, as the mock creates and checks them.
 //!
-//! Real providers sign what a model thought and refuse it when it comes back changed, or from somebody else. A
-//! signature of the mock is a hash of the format, the model and the thought, so that nothing has to be remembered.
-//! Invariant: a signature is good for its own format, model and thought only
-//! (`a_signature_is_good_for_its_own_thought_only`).
+//! Real providers sign the thoughts of a model and reject changed or foreign ones. A signature of the mock is
+//! a hash of the format, the model and the thought, so nothing needs to be stored. Invariant: a signature is
+//! valid only for its own format, model and thought (`a_signature_is_good_for_its_own_thought_only`).
 
-use minke_record::hex;
+use minke_record::to_hex;
 use sha2::{Digest, Sha256};
 
-use crate::settings::Scheme;
+use crate::settings::WireScheme;
 
 /// Hex characters of a signature after its prefix.
-const DIGEST_BYTES: usize = 16;
-/// What every signature of the mock begins with, so that a foreign one can be named as such.
-const PREFIX: &str = "sig:";
+const SIGNATURE_HEX_CHARS: usize = 16;
+/// Prefix of every signature of the mock, which distinguishes foreign ones.
+const SIGNATURE_PREFIX: &str = "sig:";
 
-pub(super) fn sign(scheme: Scheme, model: &str, thought: &str) -> String {
+pub(super) fn sign_thought(scheme: WireScheme, model: &str, thought: &str) -> String {
     let mut hash = Sha256::new();
     for part in [format!("{scheme:?}").as_bytes(), model.as_bytes(), thought.as_bytes()] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    let digest: Vec<u8> = hash.finalize().iter().copied().take(DIGEST_BYTES).collect();
-    format!("{PREFIX}{}", hex(&digest))
+    let digest: Vec<u8> = hash.finalize().iter().copied().take(SIGNATURE_HEX_CHARS).collect();
+    format!("{SIGNATURE_PREFIX}{}", to_hex(&digest))
 }
 
-/// Says why a signature that came back is not good.
-pub(super) fn check(scheme: Scheme, model: &str, thought: &str, given: &str) -> Result<(), String> {
-    if given == sign(scheme, model, thought) {
+/// Returns why a signature is invalid.
+pub(super) fn check_signature(
+    scheme: WireScheme,
+    model: &str,
+    thought: &str,
+    given: &str,
+) -> Result<(), String> {
+    if given == sign_thought(scheme, model, thought) {
         return Ok(());
     }
-    Err(match given.strip_prefix(PREFIX) {
+    Err(match given.strip_prefix(SIGNATURE_PREFIX) {
         Some(_) => {
-            format!("the signature is not that of `{model}` on this reasoning: it was changed or moved")
+            format!("the signature is not from `{model}` for this reasoning: it was changed or moved")
         }
         None => {
-            "the signature is of another provider: reasoning is only for the model that wrote it".to_owned()
+            "the signature is from another provider: reasoning can only be sent back to the model that wrote it".to_owned()
         }
     })
 }
@@ -46,18 +50,18 @@ mod tests {
 
     #[test]
     fn a_signature_is_good_for_its_own_thought_only() {
-        let good = sign(Scheme::Anthropic, "m", "thought");
-        assert_eq!(check(Scheme::Anthropic, "m", "thought", &good), Ok(()));
+        let good = sign_thought(WireScheme::Anthropic, "m", "thought");
+        assert_eq!(check_signature(WireScheme::Anthropic, "m", "thought", &good), Ok(()));
         for (scheme, model, thought) in [
-            (Scheme::Gemini, "m", "thought"),
-            (Scheme::Anthropic, "n", "thought"),
-            (Scheme::Anthropic, "m", "thoughts"),
-            (Scheme::Anthropic, "mt", "hought"),
+            (WireScheme::Gemini, "m", "thought"),
+            (WireScheme::Anthropic, "n", "thought"),
+            (WireScheme::Anthropic, "m", "thoughts"),
+            (WireScheme::Anthropic, "mt", "hought"),
         ] {
-            let problem = check(scheme, model, thought, &good).unwrap_err();
+            let problem = check_signature(scheme, model, thought, &good).unwrap_err();
             assert!(problem.contains("changed or moved"), "{problem}");
         }
-        let foreign = check(Scheme::Anthropic, "m", "thought", "EtABCkYI").unwrap_err();
+        let foreign = check_signature(WireScheme::Anthropic, "m", "thought", "EtABCkYI").unwrap_err();
         assert!(foreign.contains("another provider"), "{foreign}");
     }
 }

@@ -1,15 +1,16 @@
 //! scripted: a model inside the binary, for the tour, tests and demonstrations.
 //!
-//! Here: the `Model`. Its parts: the script (`script`), reading it (`reading`), which turn answers a request (`choose`), what that turn says
-//! (`play`), values in its texts (`template`), its recording (`taping`). The language is described in `docs/reference/scripted.md`.
-//! Invariant: the turn is a function of the prompt and of how often it was asked, so that a killed pod goes on at the
-//! right one (`a_new_process_goes_on_at_the_right_turn`).
+//! Here: the `Model` implementation. Its parts: the script (`script`), parsing it (`parse`), selecting the
+//! turn for a request (`select_turn`), playing a turn (`playback`), values in its texts (`template`), its
+//! recording (`recording`). The language is documented in `docs/reference/scripted.md`. Invariant: the turn
+//! is a function of the prompt and the number of attempts, so a restarted pod continues at the right one
+//! (`a_new_process_goes_on_at_the_right_turn`).
 
-mod choose;
-mod play;
-mod reading;
+mod parse;
+mod playback;
+mod recording;
 mod script;
-mod taping;
+mod select_turn;
 mod template;
 
 use std::collections::VecDeque;
@@ -18,85 +19,91 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
-use minke_model::{ATTEMPTS, Model, ModelEvent, ModelStream, Prompt};
+use minke_model::{MAX_ATTEMPTS, Model, ModelEvent, ModelStream, Prompt};
 use minke_record::Purpose;
 use minke_secrets::Redactor;
 
-use choose::{Answer, choose};
-pub(crate) use choose::{Attempt, text_of};
-pub(crate) use play::Beat;
-use play::{play, refuse};
-use reading::SCRIPT_BYTES;
-pub use reading::ScriptError;
+use parse::MAX_SCRIPT_BYTES;
+pub use parse::ScriptError;
+pub(crate) use playback::StreamBeat;
+use playback::{permanent_error, play_turn};
 use script::Script;
+pub(crate) use select_turn::{RequestAttempt, item_text};
+use select_turn::{ScriptAnswer, select_answer};
 
-use crate::cover::Cover;
-use crate::veil::Veil;
+use crate::key_redactor::KeyRedactor;
+use crate::redact_events::EventRedactor;
 
-/// Scripts in the binary, by name.
-pub(crate) const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
+/// Built-in scripts by name.
+pub(crate) const BUILT_IN_SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
 
 /// A model that plays a script.
-pub struct Scripted {
+pub struct ScriptedModel {
     script: Arc<Script>,
     cwd: PathBuf,
-    /// The pod that asks, if there is one.
+    /// The name of the requesting pod.
     pod: Option<String>,
-    /// Hides keys in what it says, as in what any model says.
-    cover: Option<Arc<Cover>>,
-    tried: Mutex<Tried>,
+    /// Redacts keys in the replies, as for any model.
+    key_redactor: Option<Arc<KeyRedactor>>,
+    attempts: Mutex<AttemptCounter>,
 }
 
-/// How often the request at hand has been made. A new request begins at 0; so does a new process, which has made a
-/// new request.
+/// Counts the attempts of the current request. It starts at 0 for a new request and after a restart, which
+/// makes a new request.
 #[derive(Debug, Default)]
-struct Tried {
-    request: Option<(Purpose, u64, usize)>,
-    times: u32,
+struct AttemptCounter {
+    request_key: Option<(Purpose, u64, usize)>,
+    count: u32,
 }
 
-impl Scripted {
-    /// Reads a script from a file. `cwd` is what `{{cwd}}` stands for.
-    pub fn load(path: &Path, cwd: &Path) -> Result<Scripted, ScriptError> {
+impl ScriptedModel {
+    /// Reads a script from a file. `cwd` is the value of `{{cwd}}`.
+    pub fn load_file(path: &Path, cwd: &Path) -> Result<ScriptedModel, ScriptError> {
         let name = path.display().to_string();
-        let failed = |e: std::io::Error| ScriptError::whole(&name, &format!("cannot be read: {e}"));
+        let failed = |e: std::io::Error| ScriptError::for_file(&name, &format!("cannot be read: {e}"));
         let mut text = String::new();
         let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(SCRIPT_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-        Scripted::parse(&name, &text, cwd)
+        file.take(MAX_SCRIPT_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+        ScriptedModel::parse_script(&name, &text, cwd)
     }
 
-    /// Reads a script from its text; `name` is what errors call it.
-    pub fn parse(name: &str, text: &str, cwd: &Path) -> Result<Scripted, ScriptError> {
-        let script = Arc::new(Script::parse(name, text)?);
-        Ok(Scripted { script, cwd: cwd.to_owned(), pod: None, cover: None, tried: Mutex::default() })
+    /// Parses a script; `name` is its name in errors.
+    pub fn parse_script(name: &str, text: &str, cwd: &Path) -> Result<ScriptedModel, ScriptError> {
+        let script = Arc::new(Script::parse_script(name, text)?);
+        Ok(ScriptedModel {
+            script,
+            cwd: cwd.to_owned(),
+            pod: None,
+            key_redactor: None,
+            attempts: Mutex::default(),
+        })
     }
 
-    /// The same for the pod of this name, which may have turns of its own.
+    /// Sets the name of the pod, which may have its own turns.
     #[must_use]
-    pub fn with_pod(mut self, name: Option<String>) -> Scripted {
+    pub fn with_pod(mut self, name: Option<String>) -> ScriptedModel {
         self.pod = name;
         self
     }
 
-    /// The same, saying nothing that this hides.
+    /// Sets the redactor for the replies.
     #[must_use]
-    pub(crate) fn covered(mut self, cover: Arc<Cover>) -> Scripted {
-        self.cover = Some(cover);
+    pub(crate) fn with_key_redactor(mut self, cover: Arc<KeyRedactor>) -> ScriptedModel {
+        self.key_redactor = Some(cover);
         self
     }
 
-    /// Which attempt of its request this is.
-    fn attempt(&self, prompt: &Prompt) -> Attempt {
-        let request = Some((prompt.purpose.clone(), choose::ended(prompt), prompt.items.len()));
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        tried.times = if tried.request == request { tried.times.saturating_add(1) } else { 0 };
-        tried.request = request;
-        Attempt { number: tried.times, of: ATTEMPTS }
+    /// Returns the attempt of this request.
+    fn next_attempt(&self, prompt: &Prompt) -> RequestAttempt {
+        let request = Some((prompt.purpose.clone(), select_turn::count_ended(prompt), prompt.items.len()));
+        let mut tried = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.count = if tried.request_key == request { tried.count.saturating_add(1) } else { 0 };
+        tried.request_key = request;
+        RequestAttempt { number: tried.count, total: MAX_ATTEMPTS }
     }
 }
 
-impl std::fmt::Debug for Scripted {
+impl std::fmt::Debug for ScriptedModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scripted")
             .field("script", &self.script)
@@ -105,90 +112,90 @@ impl std::fmt::Debug for Scripted {
     }
 }
 
-impl Model for Scripted {
-    fn ask(&self, prompt: Arc<Prompt>) -> ModelStream {
-        let attempt = self.attempt(&prompt);
-        let Played { mut beats, .. } = self.answer(&prompt, attempt);
-        if let Some(cover) = &self.cover {
-            beats = match cover.redactor() {
-                Ok(redactor) => veiled(beats, redactor),
-                Err(e) => refuse(&format!("keys could not be hidden in what the script says: {e}")),
+impl Model for ScriptedModel {
+    fn stream_reply(&self, prompt: Arc<Prompt>) -> ModelStream {
+        let attempt = self.next_attempt(&prompt);
+        let PlayedReply { mut beats, .. } = self.play_answer(&prompt, attempt);
+        if let Some(cover) = &self.key_redactor {
+            beats = match cover.current_redactor() {
+                Ok(redactor) => redact_beats(beats, redactor),
+                Err(e) => permanent_error(&format!("could not redact keys in the scripted reply: {e}")),
             };
         }
-        stream(taping::taped(beats, &prompt))
+        stream_beats(recording::with_recording(beats, &prompt))
     }
 }
 
-/// What a script has for a request.
+/// The script's answer to a request.
 #[derive(Debug)]
-pub(crate) struct Played {
-    /// The turn's place in the script, from 1, if a turn answers.
-    pub(crate) turn: Option<usize>,
-    pub(crate) beats: Vec<Beat>,
+pub(crate) struct PlayedReply {
+    /// The number of the turn that answers, from 1.
+    pub(crate) turn_number: Option<usize>,
+    pub(crate) beats: Vec<StreamBeat>,
 }
 
-impl Scripted {
-    pub(crate) fn answer(&self, prompt: &Prompt, attempt: Attempt) -> Played {
-        let (turn, beats) = match choose(&self.script, self.pod.as_deref(), prompt, attempt) {
-            Answer::Turn(turn) => (Some(turn.number), play(&self.script, turn, prompt, &self.cwd)),
-            Answer::Error(turn) => (Some(turn.number), play::fail(turn)),
-            Answer::Echo => (None, play::echo(prompt)),
-            Answer::NoTurnLeft => (None, refuse(&self.run_out(prompt))),
+impl ScriptedModel {
+    pub(crate) fn play_answer(&self, prompt: &Prompt, attempt: RequestAttempt) -> PlayedReply {
+        let (turn_number, beats) = match select_answer(&self.script, self.pod.as_deref(), prompt, attempt) {
+            ScriptAnswer::Turn(turn) => (Some(turn.number), play_turn(&self.script, turn, prompt, &self.cwd)),
+            ScriptAnswer::Error(turn) => (Some(turn.number), playback::play_error(turn)),
+            ScriptAnswer::Echo => (None, playback::echo_input(prompt)),
+            ScriptAnswer::OutOfTurns => (None, permanent_error(&self.out_of_turns_message(prompt))),
         };
-        Played { turn, beats }
+        PlayedReply { turn_number, beats }
     }
 
-    fn run_out(&self, prompt: &Prompt) -> String {
+    fn out_of_turns_message(&self, prompt: &Prompt) -> String {
         let Script { name, pods, .. } = &*self.script;
         let own = self.pod.as_deref().filter(|pod| pods.contains_key(*pod));
         let whose = own.map(|pod| format!(" for the pod {pod}")).unwrap_or_default();
-        let ended = choose::ended(prompt);
+        let ended = select_turn::count_ended(prompt);
         format!(
             "the script {name} has no turn left{whose} after {ended} replies: add turns, or `loop = true`"
         )
     }
 }
 
-/// The beats without the keys in them. They are recorded so, too.
-fn veiled(beats: Vec<Beat>, redactor: Redactor) -> Vec<Beat> {
+/// Redacts keys in the stream. The recording is redacted too.
+fn redact_beats(beats: Vec<StreamBeat>, redactor: Redactor) -> Vec<StreamBeat> {
     if redactor.is_empty() {
         return beats;
     }
-    let mut veil = Veil::new(redactor.clone());
+    let mut veil = EventRedactor::new(redactor.clone());
     let mut out = Vec::with_capacity(beats.len());
-    let show = |events: Vec<ModelEvent>, out: &mut Vec<Beat>| {
-        let spoken = events.into_iter().filter(|event| !matches!(event, ModelEvent::Tape(_)));
-        out.extend(spoken.map(Beat::Event));
+    let show = |events: Vec<ModelEvent>, out: &mut Vec<StreamBeat>| {
+        let spoken = events.into_iter().filter(|event| !matches!(event, ModelEvent::RecordingPart(_)));
+        out.extend(spoken.map(StreamBeat::Event));
     };
     for beat in beats {
         let mut events = Vec::new();
         match beat {
-            Beat::Event(event) => {
-                veil.pass(vec![event], &mut events);
+            StreamBeat::Event(event) => {
+                veil.redact_events(vec![event], &mut events);
                 show(events, &mut out);
             }
-            Beat::Fail(mut failure) => {
-                veil.flush(&mut events);
+            StreamBeat::Fail(mut failure) => {
+                veil.flush_pending(&mut events);
                 show(events, &mut out);
-                failure.message = redactor.text(&failure.message).into_owned();
-                out.push(Beat::Fail(failure));
+                failure.message = redactor.redact_text(&failure.message).into_owned();
+                out.push(StreamBeat::Fail(failure));
             }
-            Beat::Wait(time) => out.push(Beat::Wait(time)),
+            StreamBeat::Wait(time) => out.push(StreamBeat::Wait(time)),
         }
     }
     out
 }
 
-/// The beats as a stream that waits and yields as one from a network would.
-fn stream(beats: Vec<Beat>) -> ModelStream {
+/// Returns a model stream that waits and yields like one from a network.
+fn stream_beats(beats: Vec<StreamBeat>) -> ModelStream {
     futures_util::stream::unfold(VecDeque::from(beats), |mut beats| async move {
         loop {
-            // A reply that is always ready would keep everything else in the pod waiting.
+            // A stream that is always ready would block the other tasks of the pod.
             tokio::task::coop::consume_budget().await;
             match beats.pop_front()? {
-                Beat::Event(event) => return Some((Ok(event), beats)),
-                Beat::Fail(failure) => return Some((Err(failure), VecDeque::new())),
-                Beat::Wait(time) => tokio::time::sleep(time).await,
+                StreamBeat::Event(event) => return Some((Ok(event), beats)),
+                StreamBeat::Fail(failure) => return Some((Err(failure), VecDeque::new())),
+                StreamBeat::Wait(time) => tokio::time::sleep(time).await,
             }
         }
     })

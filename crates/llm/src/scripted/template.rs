@@ -1,6 +1,6 @@
-//! Values in a script's texts: `{{cwd}}`, `{{prompt}}`, `{{result}}`, `{{ask}}`, `{{env.NAME}}`.
+//! Values in the texts of a script: `{{cwd}}`, `{{prompt}}`, `{{result}}`, `{{ask}}`, `{{env.NAME}}`.
 //!
-//! Names are checked when the script is read, values are filled when a turn plays.
+//! Names are checked when the script is parsed; values are filled in when a turn plays.
 
 use std::path::Path;
 
@@ -8,45 +8,45 @@ use minke_model::Prompt;
 use minke_record::{Item, Role};
 use serde_json::Value;
 
-use super::choose::text_of;
+use super::select_turn::item_text;
 
-/// What the names stand for while one turn plays.
-pub(crate) struct Values<'a> {
+/// The values of the names while one turn plays.
+pub(crate) struct TemplateValues<'a> {
     pub(crate) prompt: &'a Prompt,
     pub(crate) cwd: &'a Path,
 }
 
-/// Says which name in a text is unknown.
-pub(crate) fn check(text: &str) -> Result<(), String> {
-    for name in names(text) {
+/// Returns an error for an unknown name in a text.
+pub(crate) fn check_names(text: &str) -> Result<(), String> {
+    for name in template_names(text) {
         if !matches!(name, "cwd" | "prompt" | "result" | "ask") && !name.starts_with("env.") {
             return Err(format!(
-                "`{{{{{name}}}}}` stands for nothing: use {{{{cwd}}}}, {{{{prompt}}}}, {{{{result}}}}, {{{{ask}}}} or {{{{env.NAME}}}}"
+                "`{{{{{name}}}}}` is unknown: use {{{{cwd}}}}, {{{{prompt}}}}, {{{{result}}}}, {{{{ask}}}} or {{{{env.NAME}}}}"
             ));
         }
     }
     Ok(())
 }
 
-pub(crate) fn check_value(value: &Value) -> Result<(), String> {
+pub(crate) fn check_json_names(value: &Value) -> Result<(), String> {
     match value {
-        Value::String(text) => check(text),
-        Value::Array(values) => values.iter().try_for_each(check_value),
+        Value::String(text) => check_names(text),
+        Value::Array(values) => values.iter().try_for_each(check_json_names),
         Value::Object(fields) if fields.keys().any(|key| key.starts_with("$__toml")) => {
-            Err("a date has no form in JSON: write it as a text".to_owned())
+            Err("JSON has no dates: write it as a text".to_owned())
         }
-        Value::Object(fields) => fields.values().try_for_each(check_value),
+        Value::Object(fields) => fields.values().try_for_each(check_json_names),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }
 
-fn names(text: &str) -> impl Iterator<Item = &str> {
+fn template_names(text: &str) -> impl Iterator<Item = &str> {
     text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}").map(|(name, _)| name.trim()))
 }
 
-impl Values<'_> {
-    /// The text with its names replaced; an error names a value that is not there.
-    pub(crate) fn fill(&self, text: &str) -> Result<String, String> {
+impl TemplateValues<'_> {
+    /// Replaces the names in a text. Returns an error for a value that does not exist.
+    pub(crate) fn fill_text(&self, text: &str) -> Result<String, String> {
         if !text.contains("{{") {
             return Ok(text.to_owned());
         }
@@ -55,7 +55,7 @@ impl Values<'_> {
         for part in parts {
             match part.split_once("}}") {
                 Some((name, rest)) => {
-                    filled.push_str(&self.value(name.trim())?);
+                    filled.push_str(&self.lookup_value(name.trim())?);
                     filled.push_str(rest);
                 }
                 None => {
@@ -67,26 +67,28 @@ impl Values<'_> {
         Ok(filled)
     }
 
-    pub(crate) fn fill_value(&self, value: &Value) -> Result<Value, String> {
+    pub(crate) fn fill_json(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
-            Value::String(text) => Value::String(self.fill(text)?),
+            Value::String(text) => Value::String(self.fill_text(text)?),
             Value::Array(values) => {
-                Value::Array(values.iter().map(|v| self.fill_value(v)).collect::<Result<_, _>>()?)
+                Value::Array(values.iter().map(|v| self.fill_json(v)).collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => Value::Object(
                 fields
                     .iter()
-                    .map(|(key, v)| Ok((key.clone(), self.fill_value(v)?)))
+                    .map(|(key, v)| Ok((key.clone(), self.fill_json(v)?)))
                     .collect::<Result<_, String>>()?,
             ),
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         })
     }
 
-    fn value(&self, name: &str) -> Result<String, String> {
+    fn lookup_value(&self, name: &str) -> Result<String, String> {
         let newest = |wanted: fn(&Item) -> bool, what: &str| {
             let found = self.prompt.items.iter().rev().find(|item| wanted(item));
-            found.map(|item| text_of(item)).ok_or_else(|| format!("`{{{{{name}}}}}`: there is no {what} yet"))
+            found
+                .map(|item| item_text(item))
+                .ok_or_else(|| format!("`{{{{{name}}}}}`: there is no {what} yet"))
         };
         match name {
             "cwd" => Ok(self.cwd.display().to_string()),

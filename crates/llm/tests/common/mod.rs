@@ -1,27 +1,25 @@
-//! Where recorded material lies, for the tests of this crate.
+//! Locations of recorded material for the tests of this crate.
 //!
-//! `testkit` has the same for the rest; it stands on half the workspace, which these tests need not wait for.
+//! `testkit` has the same for other crates, but it depends on half the workspace.
 
-#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(dead_code, reason = "each test target uses a part")]
 
 use std::path::{Path, PathBuf};
 
-/// The recorded answers of providers: the whole collection if it is there (`MINKE_FIXTURES`, else beside the
-/// workspace), else the part of it that is kept in this repository.
-pub(crate) fn providers() -> PathBuf {
-    match collection() {
+/// Returns the recorded responses of providers: the whole collection if it exists (`MINKE_FIXTURES`, else
+/// next to the workspace), else the copies in this repository.
+pub(crate) fn provider_fixtures() -> PathBuf {
+    match external_fixtures() {
         Some(all) => all.join("providers"),
         None => {
-            eprintln!(
-                "the collection of fixtures is not here: the copies in the repository are used instead"
-            );
-            copies().join("providers")
+            eprintln!("the collection of fixtures is missing: using the copies in the repository");
+            repository_fixtures().join("providers")
         }
     }
 }
 
-/// The collection of fixtures outside the repository, if it is there.
-pub(crate) fn collection() -> Option<PathBuf> {
+/// Returns the collection of fixtures outside the repository, if it exists.
+pub(crate) fn external_fixtures() -> Option<PathBuf> {
     let place = match std::env::var_os("MINKE_FIXTURES") {
         Some(place) => PathBuf::from(place),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
@@ -29,7 +27,7 @@ pub(crate) fn collection() -> Option<PathBuf> {
     place.join("providers").is_dir().then_some(place)
 }
 
-/// What is kept in this repository.
-pub(crate) fn copies() -> PathBuf {
+/// Returns the fixtures in this repository.
+pub(crate) fn repository_fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }

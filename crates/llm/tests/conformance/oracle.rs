@@ -1,141 +1,150 @@
-//! The comparison with `.expected.json`: what the vendor's own SDK read from the same bytes.
+//! The comparison with `.expected.json`, the result of the vendor's SDK for the same bytes.
 //!
-//! Everything is compared: text, thinking, signatures, redacted and encrypted reasoning, refusals, calls with ids, names
-//! and arguments as JSON, the stop reason, the tokens, errors, and blocks of other kinds. Stop reasons and tokens go
-//! through the tables below, which are those of `docs/reference/providers.md`. Where an SDK reads less or other than what is on
-//! the wire, one of the `Rule`s says what is compared instead; a rule looks at the wire and at the SDK's result, never
-//! at the name of a file, and every use is counted and printed.
+//! Everything is compared: text, thinking, signatures, redacted and encrypted reasoning, refusals, calls with
+//! ids, names and arguments as JSON, the stop reason, the tokens, errors, and blocks of other kinds. Stop
+//! reasons and tokens are mapped by the tables below, which are those of `docs/reference/providers.md`. Where
+//! an SDK reads less than the wire contains, or something else, an `SdkException` defines the comparison. An
+//! exception depends on the wire and the result of the SDK, never on the name of a file, and every use is
+//! counted and printed.
 
 use std::collections::BTreeMap;
 
-use minke_llm::classify::{RetryHint, from_response};
-use minke_llm::{Problem, Reason, Scheme};
+use minke_llm::classify::{RetryDelay, classify_response};
+use minke_llm::{ProviderError, ProviderErrorKind, WireScheme};
 use minke_model::{StopReason, TokenUsage};
 use serde_json::Value;
 
-use super::fixture::Fixture;
-use super::reply::{Decoded, Reply, decode, gather};
-use super::wire;
+use super::fixture::RecordedResponse;
+use super::reply::{DecodedStream, GatheredReply, decode_chunks, gather_reply};
+use super::wire_facts;
 
-/// Where the SDK's result is not the last word.
+/// Cases in which the result of the SDK is not authoritative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rule {
-    /// The wire has no stop reason, the SDK says null. An orderly end (`[DONE]`, a whole body) is `end_turn`, or
-    /// `tool_use` with calls; anything else is a problem, because a stream without its end is not an answer.
+pub(crate) enum SdkException {
+    /// The wire has no stop reason and the SDK returns null. A normal end (`[DONE]`, a whole body) is
+    /// `end_turn`, or `tool_use` with calls. Anything else is an error, because a stream without its end is
+    /// incomplete.
     NoStopOnWire,
-    /// The SDK throws away what came before an error; there is nothing to compare it with.
+    /// The SDK discards the events before an error, so there is nothing to compare.
     PartsBeforeError,
-    /// The provider gives calls no ids; ours are made up, and unique.
+    /// The provider sends calls without ids; ours are generated and unique.
     MadeUpIds,
-    /// The SDK strings together fields that the server repeats in every piece of a call, or two calls that share an
-    /// index. Ours are the single ones.
+    /// The SDK concatenates fields that the server repeats in every piece of a call, or two calls with the
+    /// same index. We have the single values.
     StrungTogether,
-    /// The SDK does not assemble `partialArgs`; the arguments are assembled here from the wire.
+    /// The SDK does not assemble `partialArgs`; this test assembles the arguments from the wire.
     PartialArgs,
-    /// A second message begins inside the first, and the SDK mixes their blocks by index. Text, thinking and calls must
-    /// be there; a call that the second message cut off must not be whole.
+    /// A second message starts inside the first, and the SDK mixes their blocks by index. Text, thinking and
+    /// calls must be present; a call that the second message cut off must be incomplete.
     MixedMessages,
-    /// The SDK reads summaries; the reasoning itself (`reasoning_text`) is compared with the wire.
+    /// The SDK reads only summaries; the reasoning itself (`reasoning_text`) is compared with the wire.
     RawReasoning,
     /// The SDK does not know `reasoning_details`; their texts are compared with the wire.
     ReasoningDetails,
-    /// The provider counts reasoning beside the output: its total shows it, or there is more of it than of the output.
-    /// Ours counts it in.
+    /// The provider counts reasoning separately from the output: the total includes it, or it exceeds the
+    /// output. Our output includes it.
     ReasoningBesideOutput,
-    /// The response names the encrypted reasoning again, encrypted anew; ours is the one that came with its item.
+    /// The response repeats the encrypted reasoning, encrypted again; we keep the one of its item.
     EncryptedAgain,
-    /// The file holds several responses one behind the other, which no server sends as one. Each is read by itself: the
-    /// SDK's content must be that of one of them, its stop reason and tokens those of the last.
+    /// The file contains several consecutive responses, which no server sends. Each is decoded alone: the
+    /// content of the SDK must equal that of one of them, its stop reason and tokens those of the last.
     SeveralReplies,
-    /// The SDK's result has no place for a refusal; it is compared with the wire.
+    /// The SDK's result has no field for a refusal; it is compared with the wire.
     RefusalUnread,
-    /// The SDK does not know where this provider counts its tokens (`x_groq`); they are compared with the wire.
+    /// The SDK does not know where this provider sends its tokens (`x_groq`); they are compared with the
+    /// wire.
     UsageElsewhere,
-    /// The SDK drops blocks that it does not know; we name them. They must be on the wire.
+    /// The SDK drops unknown blocks; we report them. They must be on the wire.
     UnknownToSdk,
-    /// The reply was cut by its length inside a call that had no arguments yet: not a call with empty arguments.
+    /// The length limit cut the reply inside a call without arguments so far, which differs from a call with
+    /// empty arguments.
     CutBareCall,
 }
 
-/// How often each rule was used.
-pub(crate) type Used = BTreeMap<Rule, usize>;
+/// How often each exception was used.
+pub(crate) type ExceptionCounts = BTreeMap<SdkException, usize>;
 
-/// All differences between what we read and what the SDK read.
-pub(crate) fn compare(fixture: &Fixture, decoded: &Decoded, reply: &Reply, used: &mut Used) -> Vec<String> {
-    let parts = wire::replies(fixture);
+/// Returns all differences between our result and that of the SDK.
+pub(crate) fn compare_reply(
+    fixture: &RecordedResponse,
+    decoded: &DecodedStream,
+    reply: &GatheredReply,
+    used: &mut ExceptionCounts,
+) -> Vec<String> {
+    let parts = wire_facts::split_replies(fixture);
     if parts.len() > 1 {
-        *used.entry(Rule::SeveralReplies).or_default() += 1;
+        *used.entry(SdkException::SeveralReplies).or_default() += 1;
         return compare_parts(&parts, used);
     }
-    let mut check = Check { fixture, reply, used, wrong: Vec::new() };
+    let mut check = ReplyComparison { fixture, reply, used, differences: Vec::new() };
     let expected = &fixture.expected;
     if expected["error"].is_object() {
-        check.error(decoded);
+        check.compare_error(decoded);
     } else {
-        check.content();
-        check.calls();
-        check.stop(decoded);
-        check.usage();
-        check.others();
+        check.compare_content();
+        check.compare_calls();
+        check.compare_stop(decoded);
+        check.compare_usage();
+        check.compare_unknown();
     }
-    check.wrong
+    check.differences
 }
 
-fn compare_parts(parts: &[Fixture], used: &mut Used) -> Vec<String> {
+fn compare_parts(parts: &[RecordedResponse], used: &mut ExceptionCounts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut content_found = false;
     for (at, part) in parts.iter().enumerate() {
-        let decoded = decode(part.scheme, [part.body.as_slice()]);
-        let reply = match gather(&decoded) {
+        let decoded = decode_chunks(part.scheme, [part.body.as_slice()]);
+        let reply = match gather_reply(&decoded) {
             Ok(reply) if decoded.result.is_ok() => reply,
             other => {
                 wrong.push(format!("reply {at}: {other:?}, {:?}", decoded.result));
                 continue;
             }
         };
-        let mut check = Check { fixture: part, reply: &reply, used, wrong: Vec::new() };
-        check.content();
-        check.calls();
-        check.others();
-        content_found |= check.wrong.is_empty();
+        let mut check = ReplyComparison { fixture: part, reply: &reply, used, differences: Vec::new() };
+        check.compare_content();
+        check.compare_calls();
+        check.compare_unknown();
+        content_found |= check.differences.is_empty();
         if at + 1 == parts.len() {
-            check.wrong.clear();
-            check.stop(&decoded);
-            check.usage();
-            wrong.append(&mut check.wrong);
+            check.differences.clear();
+            check.compare_stop(&decoded);
+            check.compare_usage();
+            wrong.append(&mut check.differences);
         }
     }
     if !content_found {
-        wrong.push("none of the replies says what the SDK read".to_owned());
+        wrong.push("none of the replies has the content that the SDK read".to_owned());
     }
     wrong
 }
 
-struct Check<'a> {
-    fixture: &'a Fixture,
-    reply: &'a Reply,
-    used: &'a mut Used,
-    wrong: Vec<String>,
+struct ReplyComparison<'a> {
+    fixture: &'a RecordedResponse,
+    reply: &'a GatheredReply,
+    used: &'a mut ExceptionCounts,
+    differences: Vec<String>,
 }
 
-impl Check<'_> {
-    fn rule(&mut self, rule: Rule) {
+impl ReplyComparison<'_> {
+    fn use_exception(&mut self, rule: SdkException) {
         *self.used.entry(rule).or_default() += 1;
     }
 
-    fn same<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, ours: T, theirs: T) {
-        if ours != theirs {
-            self.wrong.push(format!("{what}: ours {ours:?}, expected {theirs:?}"));
+    fn check_equal<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, actual: T, sdk: T) {
+        if actual != sdk {
+            self.differences.push(format!("{what}: ours {actual:?}, expected {sdk:?}"));
         }
     }
 
-    fn expect(&mut self, what: &str, holds: bool) {
+    fn check_holds(&mut self, what: &str, holds: bool) {
         if !holds {
-            self.wrong.push(what.to_owned());
+            self.differences.push(what.to_owned());
         }
     }
 
-    fn expected(&self, field: &str) -> &str {
+    fn expected_text(&self, field: &str) -> &str {
         self.fixture.expected[field].as_str().unwrap_or_default()
     }
 
@@ -144,264 +153,283 @@ impl Check<'_> {
         list.iter().filter_map(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
-    /// A stream that broke off: what has an end must be right, the rest is open.
-    fn broken_off(&self) -> bool {
+    /// Returns whether the stream was cut off. Then only finished blocks are compared.
+    fn compare_interrupted(&self) -> bool {
         self.reply.stop.is_none()
     }
 
-    fn content(&mut self) {
+    fn compare_content(&mut self) {
         let reply = self.reply;
-        let text = self.expected("text").to_owned();
-        if !(self.broken_off() && text.is_empty()) {
-            self.same("text", reply.text(), text);
+        let text = self.expected_text("text").to_owned();
+        if !(self.compare_interrupted() && text.is_empty()) {
+            self.check_equal("text", reply.answer_text(), text);
         }
         if self.fixture.expected.get("refusal").is_some() {
-            self.same("refusal", reply.refusal(), self.expected("refusal").to_owned());
-        } else if !reply.refusal().is_empty() {
-            self.rule(Rule::RefusalUnread);
-            self.same("refusal", reply.refusal(), wire::refusal(self.fixture));
+            self.check_equal("refusal", reply.refusal_text(), self.expected_text("refusal").to_owned());
+        } else if !reply.refusal_text().is_empty() {
+            self.use_exception(SdkException::RefusalUnread);
+            self.check_equal("refusal", reply.refusal_text(), wire_facts::refusal_text(self.fixture));
         }
-        self.thinking();
+        self.compare_thinking();
         let signatures = self.expected_texts("signatures");
-        let ours: Vec<String> = match self.fixture.scheme {
-            // Encrypted reasoning is what this scheme has for a signature.
-            Scheme::OpenaiResponses => reply.encrypted().into_iter().map(str::to_owned).collect(),
+        let actual: Vec<String> = match self.fixture.scheme {
+            // Encrypted reasoning is the signature of this scheme.
+            WireScheme::OpenaiResponses => reply.encrypted().into_iter().map(str::to_owned).collect(),
             _ => reply.signatures().into_iter().map(str::to_owned).collect(),
         };
-        let with_items = wire::encrypted_with_items(self.fixture);
-        if ours != signatures && ours.len() == signatures.len() && ours == with_items {
-            self.rule(Rule::EncryptedAgain);
-        } else if wire::messages(self.fixture) > 1 {
-            self.rule(Rule::MixedMessages);
-            self.expect("all signatures", signatures.iter().all(|signature| ours.contains(signature)));
+        let with_items = wire_facts::encrypted_with_items(self.fixture);
+        if actual != signatures && actual.len() == signatures.len() && actual == with_items {
+            self.use_exception(SdkException::EncryptedAgain);
+        } else if wire_facts::count_messages(self.fixture) > 1 {
+            self.use_exception(SdkException::MixedMessages);
+            self.check_holds("all signatures", signatures.iter().all(|signature| actual.contains(signature)));
         } else {
-            self.same("signatures", ours, signatures);
+            self.check_equal("signatures", actual, signatures);
         }
-        if self.fixture.scheme == Scheme::Anthropic {
+        if self.fixture.scheme == WireScheme::Anthropic {
             let redacted = self.expected_texts("redacted");
-            self.same("redacted", reply.encrypted().into_iter().map(str::to_owned).collect(), redacted);
+            self.check_equal(
+                "redacted",
+                reply.encrypted().into_iter().map(str::to_owned).collect(),
+                redacted,
+            );
         }
-        if self.fixture.scheme == Scheme::OpenaiChat {
-            // What is kept to be sent back is the array of the wire.
+        if self.fixture.scheme == WireScheme::OpenaiChat {
+            // The data to be sent back is the array of the wire.
             for kept in reply.encrypted() {
                 let list = serde_json::from_str::<Vec<Value>>(kept).is_ok_and(|list| !list.is_empty());
-                self.expect("reasoning_details is a list", list);
+                self.check_holds("reasoning_details is a list", list);
             }
         }
     }
 
-    fn thinking(&mut self) {
-        let theirs = self.expected("thinking").to_owned();
-        let ours = self.reply.thinking();
-        if self.broken_off() && theirs.is_empty() {
+    fn compare_thinking(&mut self) {
+        let sdk = self.expected_text("thinking").to_owned();
+        let actual = self.reply.thinking_text();
+        if self.compare_interrupted() && sdk.is_empty() {
             return;
         }
         match self.fixture.scheme {
-            Scheme::OpenaiResponses => {
-                self.same("summary", self.reply.summary(), theirs.clone());
-                let raw = wire::raw_reasoning(self.fixture);
+            WireScheme::OpenaiResponses => {
+                self.check_equal("summary", self.reply.summary_text(), sdk.clone());
+                let raw = wire_facts::reasoning_text(self.fixture);
                 if raw.is_empty() {
-                    self.expect(
+                    self.check_holds(
                         "summaries are shown",
-                        theirs.is_empty() != ours.contains(first_line(&theirs)),
+                        sdk.is_empty() != actual.contains(first_line(&sdk)),
                     );
                 } else {
-                    self.rule(Rule::RawReasoning);
-                    self.same("reasoning", ours, raw);
+                    self.use_exception(SdkException::RawReasoning);
+                    self.check_equal("reasoning", actual, raw);
                 }
             }
-            Scheme::OpenaiChat if theirs.is_empty() && !wire::reasoning_details(self.fixture).is_empty() => {
-                self.rule(Rule::ReasoningDetails);
-                self.same("reasoning_details", ours, wire::reasoning_details(self.fixture));
+            WireScheme::OpenaiChat
+                if sdk.is_empty() && !wire_facts::details_text(self.fixture).is_empty() =>
+            {
+                self.use_exception(SdkException::ReasoningDetails);
+                self.check_equal("reasoning_details", actual, wire_facts::details_text(self.fixture));
             }
-            _ => self.same("thinking", ours, theirs),
+            _ => self.check_equal("thinking", actual, sdk),
         }
     }
 
-    fn calls(&mut self) {
-        let ours = self.reply.calls();
+    fn compare_calls(&mut self) {
+        let ours = self.reply.call_blocks();
         let theirs = self.fixture.expected["tool_calls"].as_array().cloned().unwrap_or_default();
-        if wire::has_partial_args(self.fixture) {
-            self.rule(Rule::PartialArgs);
-            let assembled = wire::partial_args(self.fixture);
-            let ours: Vec<(String, Value)> =
-                ours.iter().map(|(_, name, arguments)| ((*name).to_owned(), json(arguments))).collect();
-            return self.same("assembled calls", ours, assembled);
+        if wire_facts::has_partial_args(self.fixture) {
+            self.use_exception(SdkException::PartialArgs);
+            let assembled = wire_facts::partial_args(self.fixture);
+            let actual: Vec<(String, Value)> = ours
+                .iter()
+                .map(|(_, name, arguments)| ((*name).to_owned(), arguments_json(arguments)))
+                .collect();
+            return self.check_equal("assembled calls", actual, assembled);
         }
-        if self.broken_off() && theirs.is_empty() {
+        if self.compare_interrupted() && theirs.is_empty() {
             return;
         }
         let mut rest = ours.as_slice();
         for call in &theirs {
-            rest = self.call(call, rest);
+            rest = self.compare_call(call, rest);
         }
-        self.expect(&format!("no further calls: {rest:?}"), rest.is_empty());
+        self.check_holds(&format!("no further calls: {rest:?}"), rest.is_empty());
     }
 
-    /// One call of the SDK against ours; gives those of ours that are left.
-    fn call<'c>(
+    /// Compares one call of the SDK with ours and returns our remaining calls.
+    fn compare_call<'c>(
         &mut self,
         call: &Value,
-        ours: &'c [(&'c str, &'c str, &'c str)],
+        actual: &'c [(&'c str, &'c str, &'c str)],
     ) -> &'c [(&'c str, &'c str, &'c str)] {
-        let Some(((id, name, arguments), rest)) = ours.split_first() else {
-            self.wrong.push(format!("a call is missing: {call}"));
-            return ours;
+        let Some(((id, name, arguments), rest)) = actual.split_first() else {
+            self.differences.push(format!("a call is missing: {call}"));
+            return actual;
         };
         let (their_id, their_name) = (call["id"].as_str(), call["name"].as_str().unwrap_or_default());
         if *name != their_name {
-            return self.strung_together(call, ours);
+            return self.compare_joined_call(call, actual);
         }
         match their_id {
-            Some(their_id) => self.same("call id", *id, their_id),
-            None => self.rule(Rule::MadeUpIds),
+            Some(their_id) => self.check_equal("call id", *id, their_id),
+            None => self.use_exception(SdkException::MadeUpIds),
         }
-        if wire::messages(self.fixture) > 1 {
+        if wire_facts::count_messages(self.fixture) > 1 {
             return rest; // arguments: see `mixed`
         }
         if arguments.is_empty() && self.reply.stop == Some(StopReason::MaxTokens) && rest.is_empty() {
-            self.rule(Rule::CutBareCall);
+            self.use_exception(SdkException::CutBareCall);
             return rest;
         }
-        self.same(&format!("arguments of {name}"), json(arguments), call["arguments"].clone());
+        self.check_equal(
+            &format!("arguments of {name}"),
+            arguments_json(arguments),
+            call["arguments"].clone(),
+        );
         rest
     }
 
-    fn strung_together<'c>(
+    fn compare_joined_call<'c>(
         &mut self,
         call: &Value,
-        ours: &'c [(&'c str, &'c str, &'c str)],
+        actual: &'c [(&'c str, &'c str, &'c str)],
     ) -> &'c [(&'c str, &'c str, &'c str)] {
         let (id, name) = (call["id"].as_str().unwrap_or_default(), call["name"].as_str().unwrap_or_default());
-        for count in 1..=ours.len() {
-            let (these, rest) = ours.split_at(count);
+        for count in 1..=actual.len() {
+            let (these, rest) = actual.split_at(count);
             let whole = |of: fn(&(&str, &str, &str)) -> String| these.iter().map(of).collect::<String>();
             let (ids, names) = (whole(|call| call.0.to_owned()), whole(|call| call.1.to_owned()));
             let times = if names.is_empty() { 0 } else { name.len() / names.len() };
             if times > 0 && names.repeat(times) == name && ids.repeat(times) == id {
-                self.rule(Rule::StrungTogether);
-                self.expect("whole arguments", these.iter().all(|call| json(call.2) != Value::Null));
+                self.use_exception(SdkException::StrungTogether);
+                self.check_holds(
+                    "whole arguments",
+                    these.iter().all(|call| arguments_json(call.2) != Value::Null),
+                );
                 return rest;
             }
         }
-        self.wrong.push(format!("calls: ours {ours:?}, expected {call}"));
-        ours
+        self.differences.push(format!("calls: ours {actual:?}, expected {call}"));
+        actual
     }
 
-    fn stop(&mut self, decoded: &Decoded) {
-        let theirs = self.fixture.expected["stop"].as_str().unwrap_or_default();
-        let calls = !self.reply.calls().is_empty();
+    fn compare_stop(&mut self, decoded: &DecodedStream) {
+        let sdk = self.fixture.expected["stop"].as_str().unwrap_or_default();
+        let calls = !self.reply.call_blocks().is_empty();
         let ended = if calls { StopReason::ToolUse } else { StopReason::EndTurn };
-        let expected = if let Some(stop) = wire::blocked(self.fixture) {
+        let expected = if let Some(stop) = wire_facts::blocked_reason(self.fixture) {
             stop
-        } else if theirs.is_empty() {
-            self.rule(Rule::NoStopOnWire);
-            if !wire::ends_in_order(self.fixture) {
-                let reason = decoded.result.as_ref().err().map(|problem| problem.reason);
-                return self.same("a stream without its end", reason, Some(Reason::Cut));
+        } else if sdk.is_empty() {
+            self.use_exception(SdkException::NoStopOnWire);
+            if !wire_facts::has_orderly_end(self.fixture) {
+                let reason = decoded.result.as_ref().err().map(|problem| problem.kind);
+                return self.check_equal(
+                    "a stream without its end",
+                    reason,
+                    Some(ProviderErrorKind::Interrupted),
+                );
             }
             ended
         } else {
-            stop_reason(self.fixture, theirs, ended)
+            expected_stop_reason(self.fixture, sdk, ended)
         };
-        self.same("stop", self.reply.stop.clone(), Some(expected));
+        self.check_equal("stop", self.reply.stop.clone(), Some(expected));
     }
 
-    fn usage(&mut self) {
+    fn compare_usage(&mut self) {
         let theirs = &self.fixture.expected["usage"];
-        if self.broken_off() {
-            return; // counted at the end of a stream, which did not come
+        if self.compare_interrupted() {
+            return; // counted at the end of a stream, which is missing
         }
-        let elsewhere = wire::groq_usage(self.fixture).filter(|_| theirs.is_null());
+        let elsewhere = wire_facts::groq_usage(self.fixture).filter(|_| theirs.is_null());
         if elsewhere.is_some() {
-            self.rule(Rule::UsageElsewhere);
+            self.use_exception(SdkException::UsageElsewhere);
         }
-        let theirs = elsewhere.as_ref().unwrap_or(theirs);
+        let sdk = elsewhere.as_ref().unwrap_or(theirs);
         let expected = match self.fixture.scheme {
-            _ if theirs.is_null() => TokenUsage::default(),
-            Scheme::Anthropic => anthropic_usage(theirs),
-            Scheme::OpenaiResponses => responses_usage(theirs),
-            Scheme::OpenaiChat => {
-                if beside_output(theirs) {
-                    self.rule(Rule::ReasoningBesideOutput);
+            _ if sdk.is_null() => TokenUsage::default(),
+            WireScheme::Anthropic => anthropic_usage(sdk),
+            WireScheme::OpenaiResponses => responses_usage(sdk),
+            WireScheme::OpenaiChat => {
+                if is_reasoning_beside_output(sdk) {
+                    self.use_exception(SdkException::ReasoningBesideOutput);
                 }
-                chat_usage(theirs)
+                chat_usage(sdk)
             }
-            Scheme::Gemini => gemini_usage(theirs),
-            Scheme::Scripted => return,
+            WireScheme::Gemini => gemini_usage(sdk),
+            WireScheme::Scripted => return,
         };
-        self.same("usage", self.reply.usage.clone().unwrap_or_default(), expected);
+        self.check_equal("usage", self.reply.usage.clone().unwrap_or_default(), expected);
     }
 
-    fn others(&mut self) {
-        if self.broken_off() {
+    fn compare_unknown(&mut self) {
+        if self.compare_interrupted() {
             return;
         }
         let plain = |kind: &str| kind.replace('_', "").to_lowercase();
-        let theirs: Vec<String> =
-            self.expected_texts("other_blocks").iter().map(|kind| plain(kind)).collect();
-        let ours: Vec<String> = self.reply.unknown.iter().map(|(kind, _)| plain(kind)).collect();
+        let sdk: Vec<String> = self.expected_texts("other_blocks").iter().map(|kind| plain(kind)).collect();
+        let actual: Vec<String> = self.reply.unknown.iter().map(|(kind, _)| plain(kind)).collect();
         let (known, dropped): (Vec<String>, Vec<String>) =
-            ours.into_iter().partition(|kind| theirs.contains(kind));
+            actual.into_iter().partition(|kind| sdk.contains(kind));
         if !dropped.is_empty() {
-            self.rule(Rule::UnknownToSdk);
-            let wire = plain(self.fixture.text());
+            self.use_exception(SdkException::UnknownToSdk);
+            let wire = plain(self.fixture.body_text());
             let there = dropped.iter().all(|kind| wire.contains(&format!("\"{kind}\"")));
-            self.expect(&format!("other blocks that are on the wire: {dropped:?}"), there);
+            self.check_holds(&format!("other blocks that are on the wire: {dropped:?}"), there);
         }
-        self.same("other blocks", known, theirs);
-        if wire::messages(self.fixture) > 1 {
-            let whole = self.reply.calls().iter().filter(|call| json(call.2) != Value::Null).count();
-            self.same("whole calls", whole, wire::finished_calls(self.fixture));
+        self.check_equal("other blocks", known, sdk);
+        if wire_facts::count_messages(self.fixture) > 1 {
+            let whole =
+                self.reply.call_blocks().iter().filter(|call| arguments_json(call.2) != Value::Null).count();
+            self.check_equal("whole calls", whole, wire_facts::count_finished_calls(self.fixture));
         }
     }
 
-    fn error(&mut self, decoded: &Decoded) {
+    fn compare_error(&mut self, decoded: &DecodedStream) {
         let error = &self.fixture.expected["error"];
         let problem = if self.fixture.status >= 400 {
-            self.expect("an error body is no answer", decoded.result.is_err());
-            let found = from_response(
+            self.check_holds("an error body is an error", decoded.result.is_err());
+            let found = classify_response(
                 self.fixture.scheme,
                 self.fixture.status,
-                RetryHint::default(),
+                RetryDelay::default(),
                 &self.fixture.body,
             );
-            self.same("status", found.status, Some(self.fixture.status));
+            self.check_equal("status", found.status, Some(self.fixture.status));
             found
         } else {
             let Err(problem) = &decoded.result else {
-                return self.wrong.push(format!("no problem, but the wire has one: {error}"));
+                return self.differences.push(format!("no error, but the wire has one: {error}"));
             };
-            self.parts_before_error();
+            self.check_parts_before_error();
             problem.clone()
         };
-        let allowed = reasons(self.fixture.status, &error["body"]);
-        self.expect(
-            &format!("reason: ours {:?}, expected one of {allowed:?}", problem.reason),
-            allowed.contains(&problem.reason),
+        let allowed = expected_kinds(self.fixture.status, &error["body"]);
+        self.check_holds(
+            &format!("reason: ours {:?}, expected one of {allowed:?}", problem.kind),
+            allowed.contains(&problem.kind),
         );
-        self.says(&problem, &error["body"]);
+        self.check_message(&problem, &error["body"]);
     }
 
-    fn parts_before_error(&mut self) {
-        let partial = [self.expected("partial_text"), self.expected("text")].concat();
+    fn check_parts_before_error(&mut self) {
+        let partial = [self.expected_text("partial_text"), self.expected_text("text")].concat();
         if partial.is_empty() {
-            self.rule(Rule::PartsBeforeError);
+            self.use_exception(SdkException::PartsBeforeError);
         } else {
-            self.same("text before the error", self.reply.text(), partial);
+            self.check_equal("text before the error", self.reply.answer_text(), partial);
         }
-        self.expect("no stop", self.reply.stop.is_none());
+        self.check_holds("no stop", self.reply.stop.is_none());
     }
 
-    /// The provider's own words are in ours, as far as they are shown.
-    fn says(&mut self, problem: &Problem, body: &Value) {
+    /// Checks that our error contains the shown part of the provider's message.
+    fn check_message(&mut self, problem: &ProviderError, body: &Value) {
         let message = body["error"]["message"].as_str().or(body["message"].as_str());
         let shown: String = match message {
             Some(message) => message.split_whitespace().take(6).collect::<Vec<_>>().join(" "),
-            None => return self.expect("something is said", !problem.text.is_empty()),
+            None => return self.check_holds("the error has a text", !problem.text.is_empty()),
         };
-        let ours = problem.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        self.expect(&format!("`{ours}` says `{shown}`"), ours.contains(&shown));
+        let actual = problem.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.check_holds(&format!("`{actual}` says `{shown}`"), actual.contains(&shown));
     }
 }
 
@@ -409,29 +437,31 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or("\u{0}")
 }
 
-/// Arguments as JSON; what is none is null.
-fn json(arguments: &str) -> Value {
+/// Parses arguments as JSON; invalid ones are null.
+fn arguments_json(arguments: &str) -> Value {
     serde_json::from_str(arguments).unwrap_or(Value::Null)
 }
 
-/// The table of stop reasons. `ended` is an orderly end: `tool_use` with calls, else `end_turn`.
-fn stop_reason(fixture: &Fixture, word: &str, ended: StopReason) -> StopReason {
+/// The table of stop reasons. `ended` is the one for a normal end: `tool_use` with calls, else `end_turn`.
+fn expected_stop_reason(fixture: &RecordedResponse, word: &str, ended: StopReason) -> StopReason {
     match (fixture.scheme, word) {
-        (Scheme::Anthropic, "pause_turn") => StopReason::Other("pause".into()),
-        (Scheme::Anthropic, "model_context_window_exceeded") => StopReason::MaxTokens,
-        (Scheme::Anthropic, other) => StopReason::from(other),
-        (Scheme::OpenaiChat, "stop") => ended,
-        (Scheme::OpenaiChat, "length") => StopReason::MaxTokens,
-        (Scheme::OpenaiChat, "tool_calls" | "function_call") => StopReason::ToolUse,
-        (Scheme::OpenaiResponses, "completed") => ended,
-        (Scheme::OpenaiResponses, "incomplete") => match fixture.expected["incomplete"]["reason"].as_str() {
-            Some("max_output_tokens") => StopReason::MaxTokens,
-            other => StopReason::from(other.unwrap_or("incomplete")),
-        },
-        (Scheme::Gemini, "STOP") => ended,
-        (Scheme::Gemini, "MAX_TOKENS") => StopReason::MaxTokens,
+        (WireScheme::Anthropic, "pause_turn") => StopReason::Other("pause".into()),
+        (WireScheme::Anthropic, "model_context_window_exceeded") => StopReason::MaxTokens,
+        (WireScheme::Anthropic, other) => StopReason::from(other),
+        (WireScheme::OpenaiChat, "stop") => ended,
+        (WireScheme::OpenaiChat, "length") => StopReason::MaxTokens,
+        (WireScheme::OpenaiChat, "tool_calls" | "function_call") => StopReason::ToolUse,
+        (WireScheme::OpenaiResponses, "completed") => ended,
+        (WireScheme::OpenaiResponses, "incomplete") => {
+            match fixture.expected["incomplete"]["reason"].as_str() {
+                Some("max_output_tokens") => StopReason::MaxTokens,
+                other => StopReason::from(other.unwrap_or("incomplete")),
+            }
+        }
+        (WireScheme::Gemini, "STOP") => ended,
+        (WireScheme::Gemini, "MAX_TOKENS") => StopReason::MaxTokens,
         (
-            Scheme::Gemini,
+            WireScheme::Gemini,
             "SAFETY"
             | "RECITATION"
             | "BLOCKLIST"
@@ -446,91 +476,95 @@ fn stop_reason(fixture: &Fixture, word: &str, ended: StopReason) -> StopReason {
     }
 }
 
-fn number(value: &Value) -> u64 {
+fn json_number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// Input without what came from the cache or went into it; output with reasoning: the same in all schemes.
+/// Input without cached tokens, output with reasoning, as in all schemes.
 fn anthropic_usage(usage: &Value) -> TokenUsage {
     TokenUsage {
-        input: number(&usage["input_tokens"]),
-        output: number(&usage["output_tokens"]),
-        cache_read: number(&usage["cache_read_input_tokens"]),
-        cache_write: number(&usage["cache_creation_input_tokens"]),
+        input: json_number(&usage["input_tokens"]),
+        output: json_number(&usage["output_tokens"]),
+        cache_read: json_number(&usage["cache_read_input_tokens"]),
+        cache_write: json_number(&usage["cache_creation_input_tokens"]),
         cost_usd: None,
     }
 }
 
 fn responses_usage(usage: &Value) -> TokenUsage {
     let details = &usage["input_tokens_details"];
-    let (read, written) = (number(&details["cached_tokens"]), number(&details["cache_write_tokens"]));
+    let (read, written) =
+        (json_number(&details["cached_tokens"]), json_number(&details["cache_write_tokens"]));
     TokenUsage {
-        input: number(&usage["input_tokens"]).saturating_sub(read).saturating_sub(written),
-        output: number(&usage["output_tokens"]),
+        input: json_number(&usage["input_tokens"]).saturating_sub(read).saturating_sub(written),
+        output: json_number(&usage["output_tokens"]),
         cache_read: read,
         cache_write: written,
-        cost_usd: cost(usage),
+        cost_usd: cost_usd(usage),
     }
 }
 
-/// In dollars, or in ticks of which a dollar has 10^10.
-fn cost(usage: &Value) -> Option<f64> {
+/// Returns the cost in dollars, from dollars or from ticks of 10^-10 dollars.
+fn cost_usd(usage: &Value) -> Option<f64> {
     usage["cost"].as_f64().or_else(|| usage["cost_in_usd_ticks"].as_f64().map(|ticks| ticks / 1e10))
 }
 
-fn beside_output(usage: &Value) -> bool {
-    let reasoning = number(&usage["completion_tokens_details"]["reasoning_tokens"]);
-    let sum = number(&usage["prompt_tokens"]) + number(&usage["completion_tokens"]);
-    let total = number(&usage["total_tokens"]) == sum + reasoning;
-    reasoning > 0 && (total || reasoning > number(&usage["completion_tokens"]))
+fn is_reasoning_beside_output(usage: &Value) -> bool {
+    let reasoning = json_number(&usage["completion_tokens_details"]["reasoning_tokens"]);
+    let sum = json_number(&usage["prompt_tokens"]) + json_number(&usage["completion_tokens"]);
+    let total = json_number(&usage["total_tokens"]) == sum + reasoning;
+    reasoning > 0 && (total || reasoning > json_number(&usage["completion_tokens"]))
 }
 
 fn chat_usage(usage: &Value) -> TokenUsage {
     let details = &usage["prompt_tokens_details"];
-    let first = |values: [&Value; 3]| values.into_iter().map(number).find(|count| *count > 0).unwrap_or(0);
+    let first =
+        |values: [&Value; 3]| values.into_iter().map(json_number).find(|count| *count > 0).unwrap_or(0);
     let read = first([&details["cached_tokens"], &usage["prompt_cache_hit_tokens"], &usage["cached_tokens"]]);
     let written =
         first([&details["cache_write_tokens"], &usage["cache_creation_input_tokens"], &Value::Null]);
-    let beside = if beside_output(usage) {
-        number(&usage["completion_tokens_details"]["reasoning_tokens"])
+    let beside = if is_reasoning_beside_output(usage) {
+        json_number(&usage["completion_tokens_details"]["reasoning_tokens"])
     } else {
         0
     };
     TokenUsage {
-        input: number(&usage["prompt_tokens"]).saturating_sub(read).saturating_sub(written),
-        output: number(&usage["completion_tokens"]) + beside,
+        input: json_number(&usage["prompt_tokens"]).saturating_sub(read).saturating_sub(written),
+        output: json_number(&usage["completion_tokens"]) + beside,
         cache_read: read,
         cache_write: written,
-        cost_usd: cost(usage),
+        cost_usd: cost_usd(usage),
     }
 }
 
 fn gemini_usage(usage: &Value) -> TokenUsage {
-    let read = number(&usage["cached_content_token_count"]);
-    let input = number(&usage["prompt_token_count"]) + number(&usage["tool_use_prompt_token_count"]);
+    let read = json_number(&usage["cached_content_token_count"]);
+    let input =
+        json_number(&usage["prompt_token_count"]) + json_number(&usage["tool_use_prompt_token_count"]);
     TokenUsage {
         input: input.saturating_sub(read),
-        output: number(&usage["candidates_token_count"]) + number(&usage["thoughts_token_count"]),
+        output: json_number(&usage["candidates_token_count"]) + json_number(&usage["thoughts_token_count"]),
         cache_read: read,
         cache_write: 0,
         cost_usd: None,
     }
 }
 
-/// Which reasons an error may have: its status, or the code that stands for one, narrowed by words that are documented.
-fn reasons(status: u16, body: &Value) -> Vec<Reason> {
-    use Reason::*;
+/// Returns the possible kinds of an error: by its status or the corresponding code, narrowed by documented
+/// words.
+fn expected_kinds(status: u16, body: &Value) -> Vec<ProviderErrorKind> {
+    use ProviderErrorKind::*;
     let said = body.to_string().to_lowercase();
-    let words: [(&str, &[Reason]); 16] = [
-        ("context_length_exceeded", &[TooLong]),
-        ("request_too_large", &[TooLong]),
+    let words: [(&str, &[ProviderErrorKind]); 16] = [
+        ("context_length_exceeded", &[ContextTooLong]),
+        ("request_too_large", &[ContextTooLong]),
         ("insufficient_quota", &[NoCredit]),
         ("billing_error", &[NoCredit]),
         ("overloaded_error", &[Overloaded]),
         ("rate_limit_error", &[RateLimited]),
         ("rate_limit_exceeded", &[RateLimited]),
-        ("authentication_error", &[WrongKey]),
-        ("invalid_api_key", &[WrongKey]),
+        ("authentication_error", &[InvalidKey]),
+        ("invalid_api_key", &[InvalidKey]),
         ("permission_error", &[Forbidden, NoCredit]),
         ("model_not_found", &[UnknownModel]),
         ("not_found_error", &[UnknownModel, BadRequest]),
@@ -545,19 +579,19 @@ fn reasons(status: u16, body: &Value) -> Vec<Reason> {
     }
     let inside = body["error"]["code"].as_u64().or(body["code"].as_u64());
     match if status >= 400 { Some(u64::from(status)) } else { inside } {
-        Some(401) => vec![WrongKey, NoKey],
+        Some(401) => vec![InvalidKey, NoKey],
         Some(402) => vec![NoCredit],
-        Some(403) => vec![Forbidden, WrongKey, NoCredit, Refused],
+        Some(403) => vec![Forbidden, InvalidKey, NoCredit, Refused],
         Some(404) => vec![UnknownModel, BadRequest],
-        Some(400 | 422) => vec![BadRequest, TooLong, UnknownModel, WrongKey, NoCredit, Refused],
+        Some(400 | 422) => vec![BadRequest, ContextTooLong, UnknownModel, InvalidKey, NoCredit, Refused],
         Some(408) => vec![Timeout],
-        Some(413) => vec![TooLong],
-        Some(429) => vec![RateLimited, NoCredit, Overloaded, TooLong],
+        Some(413) => vec![ContextTooLong],
+        Some(429) => vec![RateLimited, NoCredit, Overloaded, ContextTooLong],
         Some(503 | 529) => vec![Overloaded, Server],
         Some(504 | 524) => vec![Timeout, Server],
         Some(409 | 425 | 500..) => vec![Server, Overloaded],
         Some(_) => vec![BadRequest, Refused],
-        // Nothing says what it is; the request had been accepted, so it is the provider's own failure.
+        // Nothing identifies the error. The request was accepted, so it is an error of the provider.
         None => vec![Server, Overloaded],
     }
 }

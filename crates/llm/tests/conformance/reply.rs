@@ -1,24 +1,27 @@
-//! What a body gives: decoded in any chunking, and gathered into one reply, with the stream contract checked.
+//! Decodes a body in any chunking, gathers the reply and checks the stream contract.
 
 use std::collections::BTreeMap;
 
-use minke_llm::{Decoder, Problem, Scheme};
+use minke_llm::{ProviderError, ReplyDecoder, WireScheme};
 use minke_model::{BlockEnd, BlockKind, ModelEvent, StopReason, TokenUsage};
 
-/// What came out of a decoder.
+/// The output of a decoder.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedStream {
     pub(crate) events: Vec<ModelEvent>,
-    pub(crate) result: Result<(), Problem>,
+    pub(crate) result: Result<(), ProviderError>,
     pub(crate) unknown: u64,
 }
 
-pub(crate) fn decode<'c>(scheme: Scheme, chunks: impl IntoIterator<Item = &'c [u8]>) -> Decoded {
-    let mut decoder = Decoder::new(scheme);
+pub(crate) fn decode_chunks<'c>(
+    scheme: WireScheme,
+    chunks: impl IntoIterator<Item = &'c [u8]>,
+) -> DecodedStream {
+    let mut decoder = ReplyDecoder::new(scheme);
     let mut events = Vec::new();
     let mut result = Ok(());
     for chunk in chunks {
-        result = decoder.push(chunk, &mut events);
+        result = decoder.push_bytes(chunk, &mut events);
         if result.is_err() {
             break;
         }
@@ -26,41 +29,42 @@ pub(crate) fn decode<'c>(scheme: Scheme, chunks: impl IntoIterator<Item = &'c [u
     if result.is_ok() {
         result = decoder.finish(&mut events);
     }
-    assert_eq!(decoder.is_done(), result.is_ok(), "done or failed, nothing between");
-    // What was said is said: more bytes change nothing.
+    assert_eq!(decoder.is_done(), result.is_ok(), "either done or failed");
+    // More bytes do not change the result.
     let before = events.len();
-    let again = decoder.push(b"data: {}\n\n", &mut events).and_then(|()| decoder.finish(&mut events));
+    let again = decoder.push_bytes(b"data: {}\n\n", &mut events).and_then(|()| decoder.finish(&mut events));
     assert_eq!((events.len(), &again), (before, &result), "nothing follows the end");
-    Decoded { events, result, unknown: decoder.unknown_events() }
+    DecodedStream { events, result, unknown: decoder.unknown_events() }
 }
 
-/// A block that has begun.
+/// A started block.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Block {
+pub(crate) struct ReplyBlock {
     pub(crate) kind: BlockKind,
     pub(crate) text: String,
     pub(crate) end: Option<BlockEnd>,
 }
 
-/// A reply as it can be compared.
+/// A reply in a comparable form.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) blocks: Vec<Block>,
+pub(crate) struct GatheredReply {
+    pub(crate) blocks: Vec<ReplyBlock>,
     pub(crate) unknown: Vec<(String, String)>,
     pub(crate) usage: Option<TokenUsage>,
     pub(crate) stop: Option<StopReason>,
     pub(crate) detail: Option<String>,
 }
 
-/// Gathers a reply and checks the contract on the way: starts numbered from 0, pieces and stops only of what is open,
-/// one stop for each start if the stream ended well, `Done` once and last, ids of calls unique, no empty piece.
-pub(crate) fn gather(decoded: &Decoded) -> Result<Reply, String> {
-    let mut reply = Reply::default();
+/// Gathers a reply and checks the contract: starts are numbered from 0, pieces and stops refer to open
+/// blocks, each start has one stop if the stream ended well, `Done` comes once and last, ids of calls are
+/// unique, no piece is empty.
+pub(crate) fn gather_reply(decoded: &DecodedStream) -> Result<GatheredReply, String> {
+    let mut reply = GatheredReply::default();
     for (at, event) in decoded.events.iter().enumerate() {
         if reply.stop.is_some() {
             return Err(format!("event {at} after Done: {event:?}"));
         }
-        take(&mut reply, event).map_err(|e| format!("event {at}: {e}: {event:?}"))?;
+        apply_event(&mut reply, event).map_err(|e| format!("event {at}: {e}: {event:?}"))?;
     }
     if decoded.result.is_ok() != reply.stop.is_some() {
         return Err(format!("Done: {:?}, result: {:?}", reply.stop, decoded.result));
@@ -84,9 +88,9 @@ pub(crate) fn gather(decoded: &Decoded) -> Result<Reply, String> {
     }
 }
 
-fn take(reply: &mut Reply, event: &ModelEvent) -> Result<(), &'static str> {
+fn apply_event(reply: &mut GatheredReply, event: &ModelEvent) -> Result<(), &'static str> {
     let blocks = &mut reply.blocks;
-    let open = |blocks: &mut Vec<Block>, index: u32| -> Result<usize, &'static str> {
+    let open = |blocks: &mut Vec<ReplyBlock>, index: u32| -> Result<usize, &'static str> {
         let at = usize::try_from(index).expect("32 bits");
         match blocks.get(at) {
             Some(block) if block.end.is_none() => Ok(at),
@@ -96,9 +100,9 @@ fn take(reply: &mut Reply, event: &ModelEvent) -> Result<(), &'static str> {
     match event {
         ModelEvent::BlockStart { index, kind } => {
             if usize::try_from(*index) != Ok(blocks.len()) {
-                return Err("blocks are numbered in the order in which they begin");
+                return Err("blocks must be numbered in the order of their starts");
             }
-            blocks.push(Block { kind: kind.clone(), text: String::new(), end: None });
+            blocks.push(ReplyBlock { kind: kind.clone(), text: String::new(), end: None });
         }
         ModelEvent::Delta { index, text } => {
             let at = open(blocks, *index)?;
@@ -115,46 +119,48 @@ fn take(reply: &mut Reply, event: &ModelEvent) -> Result<(), &'static str> {
         ModelEvent::Usage(usage) => reply.usage = Some(usage.clone()),
         ModelEvent::Done { stop } => reply.stop = Some(stop.clone()),
         ModelEvent::StopDetail { text } => reply.detail = Some(text.clone()),
-        ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => return Err("no business of a decoder"),
+        ModelEvent::RecordingPart(_) | ModelEvent::Recording { .. } => {
+            return Err("an event that no decoder emits");
+        }
     }
     Ok(())
 }
 
-impl Reply {
-    fn joined(&self, of: impl Fn(&BlockKind) -> bool) -> String {
+impl GatheredReply {
+    fn joined_text(&self, of: impl Fn(&BlockKind) -> bool) -> String {
         self.blocks.iter().filter(|block| of(&block.kind)).map(|block| block.text.as_str()).collect()
     }
 
-    pub(crate) fn text(&self) -> String {
-        self.joined(|kind| *kind == BlockKind::Text)
+    pub(crate) fn answer_text(&self) -> String {
+        self.joined_text(|kind| *kind == BlockKind::Text)
     }
 
-    pub(crate) fn thinking(&self) -> String {
-        self.joined(|kind| *kind == BlockKind::Thinking)
+    pub(crate) fn thinking_text(&self) -> String {
+        self.joined_text(|kind| *kind == BlockKind::Thinking)
     }
 
-    pub(crate) fn refusal(&self) -> String {
-        self.joined(|kind| *kind == BlockKind::Refusal)
+    pub(crate) fn refusal_text(&self) -> String {
+        self.joined_text(|kind| *kind == BlockKind::Refusal)
     }
 
-    fn ends(&self) -> impl Iterator<Item = &BlockEnd> {
+    fn block_ends(&self) -> impl Iterator<Item = &BlockEnd> {
         self.blocks.iter().filter_map(|block| block.end.as_ref())
     }
 
-    pub(crate) fn summary(&self) -> String {
-        self.ends().flat_map(|end| end.summary.iter().map(String::as_str)).collect()
+    pub(crate) fn summary_text(&self) -> String {
+        self.block_ends().flat_map(|end| end.summary.iter().map(String::as_str)).collect()
     }
 
     pub(crate) fn signatures(&self) -> Vec<&str> {
-        self.ends().filter_map(|end| end.signature.as_deref()).collect()
+        self.block_ends().filter_map(|end| end.signature.as_deref()).collect()
     }
 
     pub(crate) fn encrypted(&self) -> Vec<&str> {
-        self.ends().filter_map(|end| end.encrypted.as_deref()).collect()
+        self.block_ends().filter_map(|end| end.encrypted.as_deref()).collect()
     }
 
-    /// Id, name and arguments of the calls, in order.
-    pub(crate) fn calls(&self) -> Vec<(&str, &str, &str)> {
+    /// Returns id, name and arguments of the calls in order.
+    pub(crate) fn call_blocks(&self) -> Vec<(&str, &str, &str)> {
         self.blocks
             .iter()
             .filter_map(|block| match &block.kind {
@@ -164,8 +170,8 @@ impl Reply {
             .collect()
     }
 
-    /// The same without what may come after the last word: its tokens.
-    pub(crate) fn said(&self) -> (&[Block], &[(String, String)], Option<&StopReason>) {
+    /// Returns the content without the usage, which may follow the last event.
+    pub(crate) fn final_content(&self) -> (&[ReplyBlock], &[(String, String)], Option<&StopReason>) {
         (&self.blocks, &self.unknown, self.stop.as_ref())
     }
 }

@@ -1,16 +1,17 @@
-//! A second reading of the recorded bodies, only for what the SDKs do not read: plain, and not the code under test.
+//! A second parser of the recorded bodies, for data that the SDKs do not read. It shares no code with the
+//! decoder.
 
-use minke_llm::Scheme;
+use minke_llm::WireScheme;
 use minke_model::StopReason;
 use serde_json::{Map, Value};
 
-use super::fixture::Fixture;
+use super::fixture::RecordedResponse;
 
-/// The responses that the file holds one behind the other; usually one.
-pub(crate) fn replies(fixture: &Fixture) -> Vec<Fixture> {
+/// Returns the consecutive responses in the file, usually one.
+pub(crate) fn split_replies(fixture: &RecordedResponse) -> Vec<RecordedResponse> {
     let ends = ["\"type\":\"message_stop\"", "\"type\":\"response.completed\""];
     let mut bodies = vec![String::new()];
-    for event in fixture.text().split_inclusive("\n\n") {
+    for event in fixture.body_text().split_inclusive("\n\n") {
         if let Some(body) = bodies.last_mut() {
             body.push_str(event);
         }
@@ -18,16 +19,16 @@ pub(crate) fn replies(fixture: &Fixture) -> Vec<Fixture> {
             bodies.push(String::new());
         }
     }
-    // What follows the end and begins nothing is no reply: a `[DONE]`, an injected event, blank lines.
+    // Data after the end that starts no reply: a `[DONE]`, an injected event, blank lines.
     bodies.retain(|body| !fixture.is_sse() || ends.iter().any(|end| body.contains(end)));
-    let part = |body: String| Fixture { body: body.into_bytes(), ..fixture.clone() };
+    let part = |body: String| RecordedResponse { body: body.into_bytes(), ..fixture.clone() };
     bodies.into_iter().map(part).collect()
 }
 
-/// The encrypted reasoning as it came with each item.
-pub(crate) fn encrypted_with_items(fixture: &Fixture) -> Vec<String> {
+/// Returns the encrypted reasoning of each item.
+pub(crate) fn encrypted_with_items(fixture: &RecordedResponse) -> Vec<String> {
     let done = |event: &Value| event["type"] == "response.output_item.done";
-    let events = fixture.payloads();
+    let events = fixture.event_payloads();
     let found = events
         .iter()
         .filter(|event| done(event))
@@ -35,9 +36,9 @@ pub(crate) fn encrypted_with_items(fixture: &Fixture) -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
-/// What was refused, where the responses API says it.
-pub(crate) fn refusal(fixture: &Fixture) -> String {
-    let events = fixture.payloads();
+/// Returns the refusal of a Responses API reply.
+pub(crate) fn refusal_text(fixture: &RecordedResponse) -> String {
+    let events = fixture.event_payloads();
     let last = events.iter().rev().find_map(|event| {
         let output = if event["output"].is_array() { &event["output"] } else { &event["response"]["output"] };
         output.as_array().filter(|items| !items.is_empty())
@@ -51,19 +52,19 @@ pub(crate) fn refusal(fixture: &Fixture) -> String {
     done.filter_map(|event| event["refusal"].as_str()).collect()
 }
 
-/// Tokens as Groq counts them.
-pub(crate) fn groq_usage(fixture: &Fixture) -> Option<Value> {
+/// Returns the usage as Groq sends it.
+pub(crate) fn groq_usage(fixture: &RecordedResponse) -> Option<Value> {
     let of = |event: &Value| Some(event["x_groq"]["usage"].clone()).filter(Value::is_object);
-    fixture.payloads().iter().rev().find_map(of)
+    fixture.event_payloads().iter().rev().find_map(of)
 }
 
-/// How many different messages begin in the stream.
-pub(crate) fn messages(fixture: &Fixture) -> usize {
-    if fixture.scheme != Scheme::Anthropic {
+/// Returns the number of different messages in the stream.
+pub(crate) fn count_messages(fixture: &RecordedResponse) -> usize {
+    if fixture.scheme != WireScheme::Anthropic {
         return 1;
     }
     let mut ids: Vec<Value> = Vec::new();
-    for event in fixture.payloads() {
+    for event in fixture.event_payloads() {
         if event["type"] == "message_start" && !ids.contains(&event["message"]["id"]) {
             ids.push(event["message"]["id"].clone());
         }
@@ -71,11 +72,11 @@ pub(crate) fn messages(fixture: &Fixture) -> usize {
     ids.len()
 }
 
-/// Calls that began and ended within one message.
-pub(crate) fn finished_calls(fixture: &Fixture) -> usize {
+/// Returns the number of calls that start and end within one message.
+pub(crate) fn count_finished_calls(fixture: &RecordedResponse) -> usize {
     let mut open: Vec<Value> = Vec::new();
     let mut finished = 0;
-    for event in fixture.payloads() {
+    for event in fixture.event_payloads() {
         match event["type"].as_str() {
             Some("message_start") => open.clear(),
             Some("content_block_start") if event["content_block"]["type"] == "tool_use" => {
@@ -91,21 +92,22 @@ pub(crate) fn finished_calls(fixture: &Fixture) -> usize {
     finished
 }
 
-/// Whether a stream without a stop reason still says that it is complete.
-pub(crate) fn ends_in_order(fixture: &Fixture) -> bool {
-    fixture.scheme == Scheme::OpenaiChat
-        && (!fixture.is_sse() || fixture.text().lines().any(|line| line.replace(' ', "") == "data:[DONE]"))
+/// Returns whether a stream without a stop reason is complete.
+pub(crate) fn has_orderly_end(fixture: &RecordedResponse) -> bool {
+    fixture.scheme == WireScheme::OpenaiChat
+        && (!fixture.is_sse()
+            || fixture.body_text().lines().any(|line| line.replace(' ', "") == "data:[DONE]"))
 }
 
-/// A prompt that was not answered at all.
-pub(crate) fn blocked(fixture: &Fixture) -> Option<StopReason> {
+/// Returns the stop reason of a blocked prompt.
+pub(crate) fn blocked_reason(fixture: &RecordedResponse) -> Option<StopReason> {
     let blocked = |event: &Value| event["promptFeedback"]["blockReason"].is_string();
-    (fixture.scheme == Scheme::Gemini && fixture.payloads().iter().any(blocked))
+    (fixture.scheme == WireScheme::Gemini && fixture.event_payloads().iter().any(blocked))
         .then_some(StopReason::ContentFilter)
 }
 
-/// The reasoning itself, where the responses API shows it.
-pub(crate) fn raw_reasoning(fixture: &Fixture) -> String {
+/// Returns the reasoning itself, if the Responses API sends it.
+pub(crate) fn reasoning_text(fixture: &RecordedResponse) -> String {
     let texts = |item: &Value| -> String {
         let parts = item["content"].as_array().cloned().unwrap_or_default();
         parts.iter().filter_map(|part| part["text"].as_str()).collect()
@@ -114,7 +116,7 @@ pub(crate) fn raw_reasoning(fixture: &Fixture) -> String {
         let items = items.as_array().cloned().unwrap_or_default();
         items.iter().filter(|item| item["type"] == "reasoning").map(texts).collect()
     };
-    let events = fixture.payloads();
+    let events = fixture.event_payloads();
     let last = events.iter().rev().find_map(|event| {
         let output = if event["output"].is_array() { &event["output"] } else { &event["response"]["output"] };
         output.as_array().is_some_and(|items| !items.is_empty()).then(|| reasoning(output))
@@ -126,10 +128,10 @@ pub(crate) fn raw_reasoning(fixture: &Fixture) -> String {
     last.filter(|text| !text.is_empty()).unwrap_or_else(done)
 }
 
-/// The texts of `reasoning_details` that have no plain `reasoning` beside them.
-pub(crate) fn reasoning_details(fixture: &Fixture) -> String {
+/// Returns the texts of `reasoning_details` without a plain `reasoning`.
+pub(crate) fn details_text(fixture: &RecordedResponse) -> String {
     let mut text = String::new();
-    for event in fixture.payloads() {
+    for event in fixture.event_payloads() {
         for said in [&event["choices"][0]["delta"], &event["choices"][0]["message"]] {
             let plain = ["reasoning", "reasoning_content"].iter().any(|field| said[field].is_string());
             for detail in said["reasoning_details"].as_array().into_iter().flatten().filter(|_| !plain) {
@@ -140,23 +142,23 @@ pub(crate) fn reasoning_details(fixture: &Fixture) -> String {
     text
 }
 
-fn function_calls(fixture: &Fixture) -> Vec<Value> {
+fn function_calls(fixture: &RecordedResponse) -> Vec<Value> {
     let mut calls = Vec::new();
-    for event in fixture.payloads() {
+    for event in fixture.event_payloads() {
         let parts = event["candidates"][0]["content"]["parts"].as_array().cloned().unwrap_or_default();
         calls.extend(parts.into_iter().filter(|part| part["functionCall"].is_object()));
     }
     calls.iter().map(|part| part["functionCall"].clone()).collect()
 }
 
-/// Whether a call comes in pieces.
-pub(crate) fn has_partial_args(fixture: &Fixture) -> bool {
-    fixture.scheme == Scheme::Gemini
+/// Returns whether a call arrives in pieces.
+pub(crate) fn has_partial_args(fixture: &RecordedResponse) -> bool {
+    fixture.scheme == WireScheme::Gemini
         && function_calls(fixture).iter().any(|call| call["willContinue"] == true)
 }
 
-/// The calls of such a stream, assembled: a piece with a name begins a call, the others fill it.
-pub(crate) fn partial_args(fixture: &Fixture) -> Vec<(String, Value)> {
+/// Assembles the calls of such a stream: a piece with a name starts a call, the others fill it.
+pub(crate) fn partial_args(fixture: &RecordedResponse) -> Vec<(String, Value)> {
     let mut calls: Vec<(String, Value)> = Vec::new();
     for piece in function_calls(fixture) {
         if let Some(name) = piece["name"].as_str() {
@@ -165,7 +167,7 @@ pub(crate) fn partial_args(fixture: &Fixture) -> Vec<(String, Value)> {
         }
         let Some((_, arguments)) = calls.last_mut() else { continue };
         for part in piece["partialArgs"].as_array().into_iter().flatten() {
-            let place = place(arguments, part["jsonPath"].as_str().unwrap_or_default());
+            let place = value_at_path(arguments, part["jsonPath"].as_str().unwrap_or_default());
             match part["stringValue"].as_str() {
                 Some(more) => {
                     let before = place.as_str().unwrap_or_default().to_owned();
@@ -180,8 +182,8 @@ pub(crate) fn partial_args(fixture: &Fixture) -> Vec<(String, Value)> {
     calls
 }
 
-/// The place that `$.a[0].b` names, made where it is missing.
-fn place<'v>(mut value: &'v mut Value, path: &str) -> &'v mut Value {
+/// Returns the value at a path such as `$.a[0].b`, and creates it if it is missing.
+fn value_at_path<'v>(mut value: &'v mut Value, path: &str) -> &'v mut Value {
     for step in path.trim_start_matches('$').replace('[', ".").split('.').filter(|step| !step.is_empty()) {
         value = match step.strip_suffix(']').map(|index| index.trim_matches(['\'', '"'])) {
             Some(index) if index.parse::<usize>().is_ok() => {

@@ -1,4 +1,4 @@
-//! A server on loopback that does to its client what a test says, and remembers what it was sent.
+//! A loopback server with scripted behaviour that records its requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,92 +7,92 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the server does once it has read a request.
+/// An action of the server after it has read a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum ServerAction {
     Send(Vec<u8>),
-    /// Says nothing until the client has gone.
+    /// Sends nothing until the client disconnects.
     Stall,
-    /// Sends the same again and again until the client has gone.
+    /// Sends the same bytes repeatedly until the client disconnects.
     Repeat(Vec<u8>),
-    /// Breaks the connection.
+    /// Closes the connection.
     Close,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ServerLog {
     requests: Mutex<Vec<String>>,
     connections: AtomicUsize,
     sent: AtomicUsize,
 }
 
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     pub(crate) addr: SocketAddr,
-    seen: Arc<Seen>,
+    log: Arc<ServerLog>,
 }
 
-impl Server {
-    /// Every request gets the same answer.
-    pub(crate) async fn new(acts: Vec<Act>) -> Server {
+impl TestServer {
+    /// Starts a server with the same response for every request.
+    pub(crate) async fn new(acts: Vec<ServerAction>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let server = Server { addr, seen: Arc::clone(&seen) };
+        let log = Arc::new(ServerLog::default());
+        let server = TestServer { addr, log: Arc::clone(&log) };
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                seen.connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(converse(socket, acts.clone(), Arc::clone(&seen)));
+                log.connections.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve_connection(socket, acts.clone(), Arc::clone(&log)));
             }
         });
         server
     }
 
-    /// One that answers whatever comes first, whole or not, and hangs up.
-    pub(crate) async fn hasty(bytes: Vec<u8>) -> Server {
+    /// Starts a server that answers any data, complete or not, and closes the connection.
+    pub(crate) async fn start_hasty(bytes: Vec<u8>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let server = Server { addr, seen: Arc::clone(&seen) };
+        let log = Arc::new(ServerLog::default());
+        let server = TestServer { addr, log: Arc::clone(&log) };
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
-                seen.connections.fetch_add(1, Ordering::SeqCst);
+                log.connections.fetch_add(1, Ordering::SeqCst);
                 let mut first = vec![0; 16 * 1024];
                 let count = socket.read(&mut first).await.unwrap_or(0);
                 let first = String::from_utf8_lossy(&first[..count]).into_owned();
-                seen.requests.lock().unwrap().push(first);
-                // The client may have gone; then there is nobody to answer.
+                log.requests.lock().unwrap().push(first);
+                // The client may be gone.
                 drop(socket.write_all(&bytes).await);
             }
         });
         server
     }
 
-    /// One that answers with a status, headers and a body.
-    pub(crate) async fn answering(status: u16, headers: &str, body: &[u8]) -> Server {
-        Server::new(vec![Act::Send(answer(status, headers, body))]).await
+    /// Starts a server that answers with a status, headers and a body.
+    pub(crate) async fn start_with_response(status: u16, headers: &str, body: &[u8]) -> TestServer {
+        TestServer::new(vec![ServerAction::Send(http_response(status, headers, body))]).await
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub(crate) fn base_url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Heads and bodies of the requests so far.
+    /// Returns the headers and bodies of the requests so far.
     pub(crate) fn requests(&self) -> Vec<String> {
-        self.seen.requests.lock().unwrap().clone()
+        self.log.requests.lock().unwrap().clone()
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::SeqCst)
+        self.log.connections.load(Ordering::SeqCst)
     }
 
-    /// Bytes that the kernel took from the server.
-    pub(crate) fn sent(&self) -> usize {
-        self.seen.sent.load(Ordering::SeqCst)
+    /// Returns the bytes that the kernel accepted from the server.
+    pub(crate) fn sent_bytes(&self) -> usize {
+        self.log.sent.load(Ordering::SeqCst)
     }
 }
 
-/// A whole HTTP answer. `headers` are lines with their ends.
-pub(crate) fn answer(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
+/// Returns a complete HTTP response. `headers` are lines with their line ends.
+pub(crate) fn http_response(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut bytes =
         format!("HTTP/1.1 {status} Said\r\n{headers}content-length: {length}\r\n\r\n").into_bytes();
@@ -100,39 +100,39 @@ pub(crate) fn answer(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The head of an answer whose length nobody knows.
-pub(crate) fn open_answer() -> Vec<u8> {
+/// Returns the headers of a response of unknown length.
+pub(crate) fn unbounded_head() -> Vec<u8> {
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec()
 }
 
-async fn converse(mut socket: TcpStream, acts: Vec<Act>, seen: Arc<Seen>) {
+async fn serve_connection(mut socket: TcpStream, acts: Vec<ServerAction>, log: Arc<ServerLog>) {
     while let Some(request) = read_request(&mut socket).await {
-        seen.requests.lock().unwrap().push(request);
+        log.requests.lock().unwrap().push(request);
         for act in &acts {
             match act {
-                Act::Send(bytes) => {
+                ServerAction::Send(bytes) => {
                     if socket.write_all(bytes).await.is_err() {
                         return;
                     }
                 }
-                Act::Stall => {
+                ServerAction::Stall => {
                     let mut rest = [0; 64];
                     while socket.read(&mut rest).await.is_ok_and(|count| count > 0) {}
                     return;
                 }
-                Act::Repeat(bytes) => {
+                ServerAction::Repeat(bytes) => {
                     while socket.write_all(bytes).await.is_ok() {
-                        seen.sent.fetch_add(bytes.len(), Ordering::SeqCst);
+                        log.sent.fetch_add(bytes.len(), Ordering::SeqCst);
                     }
                     return;
                 }
-                Act::Close => return,
+                ServerAction::Close => return,
             }
         }
     }
 }
 
-/// A request's head and body as text; `None` when the client has gone.
+/// Returns headers and body of a request as text, or `None` if the client is gone.
 async fn read_request(socket: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {

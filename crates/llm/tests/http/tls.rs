@@ -1,5 +1,4 @@
-//! TLS: a certificate that nobody trusts is refused before anything is sent, and one that the system trusts carries
-//! HTTP/2.
+//! TLS: an untrusted certificate is rejected before anything is sent, and a trusted one carries HTTP/2.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,25 +10,25 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use minke_model::FailureKind;
+use minke_model::ModelErrorKind;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::world::{KEY, REPLY, World};
+use crate::test_env::{KEY, ProviderFixture, REPLY};
 
-/// Made for these tests, for 127.0.0.1, signed by itself.
+/// Self-signed for 127.0.0.1, only for these tests.
 const CERTIFICATE: &[u8] = include_bytes!("self-signed.cert.pem");
 const PRIVATE_KEY: &[u8] = include_bytes!("self-signed.key.pem");
-/// Tells the test that it is the client of the other one, and where the server is.
-const CLIENT_OF: &str = "MINKE_TEST_TLS_SERVER";
+/// Set in the client process of the test; contains the address of the server.
+const SERVER_ENV: &str = "MINKE_TEST_TLS_SERVER";
 
-type Versions = Arc<Mutex<Vec<Version>>>;
+type SeenVersions = Arc<Mutex<Vec<Version>>>;
 
-/// A server that speaks TLS, with HTTP/2 for those who want it. Remembers which version each request came in.
-async fn serve() -> (SocketAddr, Versions) {
+/// Starts a TLS server with HTTP/2. Records the HTTP version of each request.
+async fn serve_tls() -> (SocketAddr, SeenVersions) {
     let chain = vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(PRIVATE_KEY).unwrap();
     let mut config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
@@ -37,11 +36,11 @@ async fn serve() -> (SocketAddr, Versions) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let versions = Versions::default();
+    let versions = SeenVersions::default();
     let seen = Arc::clone(&versions);
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
-            // A client that does not trust us hangs up here.
+            // A client that does not trust the certificate disconnects here.
             let Ok(stream) = acceptor.accept(socket).await else { continue };
             let seen = Arc::clone(&seen);
             let answer = service_fn(move |request: Request<Incoming>| {
@@ -58,32 +57,32 @@ async fn serve() -> (SocketAddr, Versions) {
 
 #[tokio::test]
 async fn a_certificate_that_nobody_trusts_is_refused() {
-    let (addr, versions) = serve().await;
-    let reply = World::new(&format!("https://{addr}"), "").ask().await;
-    let failure = reply.failed();
-    assert_eq!(failure.kind, FailureKind::Permanent, "{failure:?}");
+    let (addr, versions) = serve_tls().await;
+    let reply = ProviderFixture::new(&format!("https://{addr}"), "").ask_model().await;
+    let failure = reply.expect_failure();
+    assert_eq!(failure.kind, ModelErrorKind::Permanent, "{failure:?}");
     assert!(failure.message.contains("certificate"), "{failure:?}");
-    assert!(versions.lock().unwrap().is_empty(), "something was sent to somebody who is not trusted");
+    assert!(versions.lock().unwrap().is_empty(), "something was sent to an untrusted server");
 }
 
-/// The system's certificates are chosen by a variable of the process, so the client is a process of its own: this test
-/// again, told so.
+/// A variable of the process selects the system's certificates, so the client is a separate process: this
+/// test with `SERVER_ENV` set.
 #[tokio::test]
 async fn a_trusted_server_is_asked_over_http_2() {
-    if let Ok(base) = std::env::var(CLIENT_OF) {
-        let world = World::new(&base, "");
-        let resolved = world.resolve("test/priced");
+    if let Ok(base) = std::env::var(SERVER_ENV) {
+        let world = ProviderFixture::new(&base, "");
+        let resolved = world.resolve_model("test/priced");
         for _ in 0..2 {
-            assert_eq!(crate::world::ask(&resolved).await.text(), "Hello");
+            assert_eq!(crate::test_env::ask_model(&resolved).await.reply_text(), "Hello");
         }
         return;
     }
-    let (addr, versions) = serve().await;
+    let (addr, versions) = serve_tls().await;
     let certificate = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/http/self-signed.cert.pem");
     let mut client = std::process::Command::new(std::env::current_exe().unwrap());
     client
         .args(["--exact", "tls::a_trusted_server_is_asked_over_http_2", "--nocapture"])
-        .env(CLIENT_OF, format!("https://{addr}"))
+        .env(SERVER_ENV, format!("https://{addr}"))
         .env("SSL_CERT_FILE", certificate)
         .env_remove("SSL_CERT_DIR");
     let client = tokio::task::spawn_blocking(move || client.output()).await.unwrap().unwrap();

@@ -1,15 +1,17 @@
-//! Chat completions: what OpenAI takes, and the strictest of the servers that speak like it.
+//! Validates chat completions: the rules of OpenAI and of the strictest compatible server.
 
 use std::collections::HashSet;
 
-use minke_llm::Quirks;
+use minke_llm::ProviderQuirks;
 use serde_json::Value;
 
 use super::{
-    Verdict, arguments, call_id, data_url, flag, list, number, object, one_of, schema, text, tool_name, words,
+    Validation, json_bool, json_text, nonblank_text, nonempty_list, number_at_least, one_of_words,
+    required_object, validate_arguments, validate_call_id, validate_data_url, validate_schema,
+    validate_tool_name,
 };
 
-pub(crate) fn validate(request: &Value, quirks: &Quirks) -> Verdict {
+pub(crate) fn validate_request(request: &Value, quirks: &ProviderQuirks) -> Validation {
     let optional = [
         "stream",
         "stream_options",
@@ -18,68 +20,70 @@ pub(crate) fn validate(request: &Value, quirks: &Quirks) -> Verdict {
         "tools",
         "parallel_tool_calls",
     ];
-    let body = object(request, "request", &["model", "messages"], &optional)?;
-    words(&body["model"], "model")?;
-    let streams = body.get("stream").map(|stream| flag(stream, "stream")).transpose()?.unwrap_or(false);
+    let body = required_object(request, "request", &["model", "messages"], &optional)?;
+    nonblank_text(&body["model"], "model")?;
+    let streams = body.get("stream").map(|stream| json_bool(stream, "stream")).transpose()?.unwrap_or(false);
     if let Some(options) = body.get("stream_options") {
-        let options = object(options, "stream_options", &["include_usage"], &[])?;
-        flag(&options["include_usage"], "stream_options")?;
+        let options = required_object(options, "stream_options", &["include_usage"], &[])?;
+        json_bool(&options["include_usage"], "stream_options")?;
         if !streams {
             return Err("stream_options: without stream".to_owned());
         }
     }
-    body.get(&quirks.max_tokens_field).map(|tokens| number(tokens, "max tokens", 1)).transpose()?;
+    body.get(&quirks.max_tokens_field).map(|tokens| number_at_least(tokens, "max tokens", 1)).transpose()?;
     let efforts = ["none", "minimal", "low", "medium", "high", "xhigh"];
-    body.get("reasoning_effort").map(|effort| one_of(effort, "reasoning_effort", &efforts)).transpose()?;
-    let has_tools = tools(body.get("tools"))?;
+    body.get("reasoning_effort")
+        .map(|effort| one_of_words(effort, "reasoning_effort", &efforts))
+        .transpose()?;
+    let has_tools = validate_tools(body.get("tools"))?;
     if let Some(parallel) = body.get("parallel_tool_calls") {
-        flag(parallel, "parallel_tool_calls")?;
+        json_bool(parallel, "parallel_tool_calls")?;
         if !has_tools {
             return Err("parallel_tool_calls: without tools".to_owned());
         }
     }
-    conversation(list(&body["messages"], "messages")?, quirks, has_tools)
+    validate_conversation(nonempty_list(&body["messages"], "messages")?, quirks, has_tools)
 }
 
-fn tools(value: Option<&Value>) -> Verdict<bool> {
+fn validate_tools(value: Option<&Value>) -> Validation<bool> {
     let Some(value) = value else { return Ok(false) };
     let mut names = HashSet::new();
-    for (i, tool) in list(value, "tools")?.iter().enumerate() {
+    for (i, tool) in nonempty_list(value, "tools")?.iter().enumerate() {
         let at = format!("tools[{i}]");
-        let tool = object(tool, &at, &["type", "function"], &[])?;
-        one_of(&tool["type"], &at, &["function"])?;
-        let function = object(&tool["function"], &at, &["name", "parameters"], &["description"])?;
-        if !names.insert(tool_name(&function["name"], &at)?) {
+        let tool = required_object(tool, &at, &["type", "function"], &[])?;
+        one_of_words(&tool["type"], &at, &["function"])?;
+        let function = required_object(&tool["function"], &at, &["name", "parameters"], &["description"])?;
+        if !names.insert(validate_tool_name(&function["name"], &at)?) {
             return Err(format!("{at}: a second one of that name"));
         }
-        function.get("description").map(|d| text(d, &at)).transpose()?;
-        schema(&function["parameters"], &at)?;
+        function.get("description").map(|d| json_text(d, &at)).transpose()?;
+        validate_schema(&function["parameters"], &at)?;
     }
     Ok(true)
 }
 
-fn conversation(messages: &[Value], quirks: &Quirks, has_tools: bool) -> Verdict {
+fn validate_conversation(messages: &[Value], quirks: &ProviderQuirks, has_tools: bool) -> Validation {
     let mut seen = HashSet::new();
     let mut open: Vec<String> = Vec::new();
     let mut before = "";
     let mut began = false;
     for (i, message) in messages.iter().enumerate() {
         let at = format!("messages[{i}]");
-        let role = text(&message["role"], &at)?;
+        let role = json_text(&message["role"], &at)?;
         if role != "tool" && !open.is_empty() {
             return Err(format!("{at}: {} calls wait for their results", open.len()));
         }
         match role {
             "system" | "developer" => {
-                let message = object(message, &at, &["role", "content"], &[])?;
-                words(&message["content"], &at)?;
+                let message = required_object(message, &at, &["role", "content"], &[])?;
+                nonblank_text(&message["content"], &at)?;
                 if i > 0 && quirks.notice_role == "user" {
                     return Err(format!("{at}: a system message in mid-history"));
                 }
             }
-            "user" => user(message, &at)?,
+            "user" => validate_user(message, &at)?,
             "assistant" => {
-                open = assistant(message, &at, quirks)?;
+                open = validate_assistant(message, &at, quirks)?;
                 if !open.is_empty() && !has_tools {
                     return Err(format!("{at}: calls, but the request has no tools"));
                 }
@@ -88,19 +92,19 @@ fn conversation(messages: &[Value], quirks: &Quirks, has_tools: bool) -> Verdict
                 }
             }
             "tool" => {
-                let message = object(message, &at, &["role", "tool_call_id", "content"], &[])?;
-                text(&message["content"], &at)?;
-                let id = text(&message["tool_call_id"], &at)?;
+                let message = required_object(message, &at, &["role", "tool_call_id", "content"], &[])?;
+                json_text(&message["content"], &at)?;
+                let id = json_text(&message["tool_call_id"], &at)?;
                 let place = open.iter().position(|call| call == id);
-                open.remove(place.ok_or_else(|| format!("{at}: `{id}` is no open call"))?);
+                open.remove(place.ok_or_else(|| format!("{at}: `{id}` is not an open call"))?);
             }
-            other => return Err(format!("{at}: `{other}` is no role")),
+            other => return Err(format!("{at}: `{other}` is not a role")),
         }
         if matches!(role, "user" | "assistant") && role == before {
             return Err(format!("{at}: `{role}` twice in a row"));
         }
         if role == "assistant" && !began {
-            return Err(format!("{at}: the assistant speaks first"));
+            return Err(format!("{at}: the assistant message is first"));
         }
         if quirks.reply_after_results && before == "tool" && !matches!(role, "tool" | "assistant") {
             return Err(format!("{at}: `{role}` directly after results"));
@@ -118,22 +122,22 @@ fn conversation(messages: &[Value], quirks: &Quirks, has_tools: bool) -> Verdict
     }
 }
 
-fn user(message: &Value, at: &str) -> Verdict {
-    let message = object(message, at, &["role", "content"], &[])?;
+fn validate_user(message: &Value, at: &str) -> Validation {
+    let message = required_object(message, at, &["role", "content"], &[])?;
     if message["content"].is_string() {
-        return words(&message["content"], at).map(drop);
+        return nonblank_text(&message["content"], at).map(drop);
     }
-    for (i, part) in list(&message["content"], at)?.iter().enumerate() {
+    for (i, part) in nonempty_list(&message["content"], at)?.iter().enumerate() {
         let at = format!("{at}.content[{i}]");
         match part["type"].as_str() {
             Some("text") => {
-                let part = object(part, &at, &["type", "text"], &[])?;
-                words(&part["text"], &at)?;
+                let part = required_object(part, &at, &["type", "text"], &[])?;
+                nonblank_text(&part["text"], &at)?;
             }
             Some("image_url") => {
-                let part = object(part, &at, &["type", "image_url"], &[])?;
-                let image = object(&part["image_url"], &at, &["url"], &["detail"])?;
-                data_url(&image["url"], &at)?;
+                let part = required_object(part, &at, &["type", "image_url"], &[])?;
+                let image = required_object(&part["image_url"], &at, &["url"], &["detail"])?;
+                validate_data_url(&image["url"], &at)?;
             }
             other => return Err(format!("{at}: {other:?} in a user message")),
         }
@@ -141,38 +145,38 @@ fn user(message: &Value, at: &str) -> Verdict {
     Ok(())
 }
 
-fn assistant(message: &Value, at: &str, quirks: &Quirks) -> Verdict<Vec<String>> {
+fn validate_assistant(message: &Value, at: &str, quirks: &ProviderQuirks) -> Validation<Vec<String>> {
     let optional = ["content", "tool_calls", quirks.reasoning_field.as_str()];
-    let message = object(message, at, &["role"], &optional)?;
+    let message = required_object(message, at, &["role"], &optional)?;
     match message.get("content") {
         None | Some(Value::Null) if message.contains_key("tool_calls") => {}
-        Some(content @ Value::String(_)) => words(content, at).map(drop)?,
+        Some(content @ Value::String(_)) => nonblank_text(content, at).map(drop)?,
         _ => return Err(format!("{at}: neither a text nor calls")),
     }
     if let Some(reasoning) = message.get(&quirks.reasoning_field) {
         if quirks.reasoning_field == "reasoning_details" {
-            if !list(reasoning, at)?.iter().all(Value::is_object) {
+            if !nonempty_list(reasoning, at)?.iter().all(Value::is_object) {
                 return Err(format!("{at}: reasoning_details are objects"));
             }
         } else {
-            text(reasoning, at)?;
+            json_text(reasoning, at)?;
         }
     }
     let Some(calls) = message.get("tool_calls") else { return Ok(Vec::new()) };
     let mut ids = Vec::new();
-    for (i, call) in list(calls, at)?.iter().enumerate() {
+    for (i, call) in nonempty_list(calls, at)?.iter().enumerate() {
         let at = format!("{at}.tool_calls[{i}]");
-        let call = object(call, &at, &["id", "type", "function"], &[])?;
-        one_of(&call["type"], &at, &["function"])?;
-        let id = call_id(&call["id"], &at, 40)?;
+        let call = required_object(call, &at, &["id", "type", "function"], &[])?;
+        one_of_words(&call["type"], &at, &["function"])?;
+        let id = validate_call_id(&call["id"], &at, 40)?;
         if let Some(count) = quirks.call_id_chars
             && (id.len() != count as usize || !id.bytes().all(|b| b.is_ascii_alphanumeric()))
         {
             return Err(format!("{at}: `{id}` is not {count} letters and digits"));
         }
-        let function = object(&call["function"], &at, &["name", "arguments"], &[])?;
-        tool_name(&function["name"], &at)?;
-        arguments(&function["arguments"], &at)?;
+        let function = required_object(&call["function"], &at, &["name", "arguments"], &[])?;
+        validate_tool_name(&function["name"], &at)?;
+        validate_arguments(&function["arguments"], &at)?;
         ids.push(id.to_owned());
     }
     Ok(ids)

@@ -1,76 +1,80 @@
-//! Adding a rule to a rule file that a person wrote: everything else in it stays as it is, byte for byte.
+//! Appends a rule to a rule file that a user wrote and keeps every other byte of the file.
 //!
-//! Here: where the new text goes. Elsewhere: putting the file in place (`driver`).
-//! Invariant: what was there before is there after, and the new rule is the last (`appending_keeps_every_byte`).
+//! This module computes the new text; `driver` writes the file.
+//! Invariant: appending keeps the old text, and the new rule is the last one (`appending_keeps_every_byte`).
 
 use std::fmt;
 
 use toml_edit::{Array, Document, Item, Value};
 
-use super::file::{BadRules, read};
-use super::{Layer, Rule};
+use super::rule_file::{InvalidRules, parse_rule_file};
+use super::{PolicyRule, RuleLayer};
 
-/// Why a rule cannot be added to a text.
+/// Why a rule cannot be appended to a rule file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AppendError {
-    /// The file is broken already: to write into it would be to guess.
-    Broken(BadRules),
-    /// The rule itself means nothing.
-    BadRule(String),
-    /// The file would not say what was meant.
-    NotSaid,
+pub enum AppendRuleError {
+    /// The file has errors, so a correct position for the rule is unknown.
+    InvalidFile(InvalidRules),
+    /// The rule itself is invalid.
+    InvalidRule(String),
+    /// The changed text would not contain the wanted rules.
+    UnsupportedLayout,
 }
 
-impl fmt::Display for AppendError {
+impl fmt::Display for AppendRuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AppendError::Broken(bad) => {
-                write!(f, "nothing is added to a file with errors; mend it first: {bad}")
+            AppendRuleError::InvalidFile(bad) => {
+                write!(f, "could not add a rule to a file with errors; fix the errors first: {bad}")
             }
-            AppendError::BadRule(what) => write!(f, "the rule means nothing: {what}"),
-            AppendError::NotSaid => {
-                f.write_str("the list of rules has a shape that nothing is added to; add the rule by hand")
+            AppendRuleError::InvalidRule(what) => write!(f, "the rule is invalid: {what}"),
+            AppendRuleError::UnsupportedLayout => {
+                f.write_str("could not add a rule to a list with this layout; add the rule by hand")
             }
         }
     }
 }
 
-impl std::error::Error for AppendError {}
+impl std::error::Error for AppendRuleError {}
 
-/// The text with one more rule at its end; the same text if the rule is in it already.
-pub fn append(text: &str, rule: &Rule) -> Result<String, AppendError> {
-    rule.check().map_err(AppendError::BadRule)?;
-    let (before, _) = read(Layer::User, "policy.toml", text).map_err(AppendError::Broken)?;
+/// Returns the text with the rule appended, or the same text if it already contains the rule.
+pub fn append_rule(text: &str, rule: &PolicyRule) -> Result<String, AppendRuleError> {
+    rule.validate().map_err(AppendRuleError::InvalidRule)?;
+    let (before, _) =
+        parse_rule_file(RuleLayer::User, "policy.toml", text).map_err(AppendRuleError::InvalidFile)?;
     if before.rules.iter().any(|placed| placed.rule == *rule) {
         return Ok(text.to_owned());
     }
-    let document = Document::parse(text).map_err(|_| AppendError::NotSaid)?;
+    let document = Document::parse(text).map_err(|_| AppendRuleError::UnsupportedLayout)?;
     let after = match document.get("rule") {
         Some(Item::Value(Value::Array(array))) => {
-            into_array(text, array, rule).ok_or(AppendError::NotSaid)?
+            append_to_array(text, array, rule).ok_or(AppendRuleError::UnsupportedLayout)?
         }
-        _ => at_the_end(text, rule),
+        _ => append_table(text, rule),
     };
-    let (read_back, _) = read(Layer::User, "policy.toml", &after).map_err(|_| AppendError::NotSaid)?;
-    let rules = |set: super::RuleSet| set.rules.into_iter().map(|placed| placed.rule).collect::<Vec<Rule>>();
+    let (read_back, _) = parse_rule_file(RuleLayer::User, "policy.toml", &after)
+        .map_err(|_| AppendRuleError::UnsupportedLayout)?;
+    let rules =
+        |set: super::RuleSet| set.rules.into_iter().map(|placed| placed.rule).collect::<Vec<PolicyRule>>();
     let mut wanted = rules(before);
-    // `default_action` is a rule of the file, and keys come before tables: order among the others is what counts.
+    // `default_action` is a rule too, and keys come before tables, so the order differs and only the set is
+    // compared.
     wanted.push(rule.clone());
     let mut got = rules(read_back);
-    let key = |rule: &Rule| rule.line();
+    let key = |rule: &PolicyRule| rule.to_toml_line();
     wanted.sort_by_key(key);
     got.sort_by_key(key);
-    if wanted == got { Ok(after) } else { Err(AppendError::NotSaid) }
+    if wanted == got { Ok(after) } else { Err(AppendRuleError::UnsupportedLayout) }
 }
 
-/// Lines of this text end like this.
-fn newline(text: &str) -> &'static str {
+/// Returns the line ending of the text.
+fn line_ending(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// As a table of its own, behind everything else.
-fn at_the_end(text: &str, rule: &Rule) -> String {
-    let newline = newline(text);
+/// Appends the rule as a `[[rule]]` table at the end.
+fn append_table(text: &str, rule: &PolicyRule) -> String {
+    let newline = line_ending(text);
     let mut out = text.to_owned();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push_str(newline);
@@ -79,26 +83,26 @@ fn at_the_end(text: &str, rule: &Rule) -> String {
         out.push_str(newline);
     }
     out.push_str("[[rule]]");
-    for (key, value) in pairs(rule) {
+    for (key, value) in key_values(rule) {
         out.push_str(&format!("{newline}{key} = {value}"));
     }
     out.push_str(newline);
     out
 }
 
-/// As the last element of a list.
-fn into_array(text: &str, array: &Array, rule: &Rule) -> Option<String> {
+/// Appends the rule as the last element of a list.
+fn append_to_array(text: &str, array: &Array, rule: &PolicyRule) -> Option<String> {
     let close = array.span()?.end.checked_sub(1)?;
-    let new = inline(rule);
+    let new = inline_table(rule);
     let last = array.iter().last();
     let Some(last) = last else {
         let (head, tail) = (text.get(..close)?, text.get(close..)?);
-        let newline = newline(text);
+        let newline = line_ending(text);
         let gap = if head.ends_with('\n') { "" } else { newline };
         return Some(format!("{head}{gap}  {new},{newline}{tail}"));
     };
     let end = last.span()?.end;
-    // What stands behind the last element: perhaps a comma, white space, comments.
+    // The text after the last element may contain a comma, white space and comments.
     let behind = text.get(end..close)?;
     let comma = has_comma(behind);
     let start = last.span()?.start;
@@ -108,14 +112,14 @@ fn into_array(text: &str, array: &Array, rule: &Rule) -> Option<String> {
     let (head, tail) = (text.get(..end)?, text.get(close..)?);
     let between = if comma { behind.to_owned() } else { format!(",{behind}") };
     if on_own_line && behind.contains('\n') {
-        let newline = newline(text);
-        // The closing bracket keeps the white space before it.
+        let newline = line_ending(text);
+        // Keep the white space before the closing bracket.
         let cut = between.rfind('\n')? + 1;
         let (kept, indent) = (between.get(..cut)?, between.get(cut..)?);
         return Some(format!("{head}{kept}{lead}{new},{newline}{indent}{tail}"));
     }
     if behind.contains('#') || behind.contains('\n') {
-        let newline = newline(text);
+        let newline = line_ending(text);
         let gap = if between.ends_with('\n') { "" } else { newline };
         return Some(format!("{head}{between}{gap}  {new},{newline}{tail}"));
     }
@@ -124,25 +128,26 @@ fn into_array(text: &str, array: &Array, rule: &Rule) -> Option<String> {
     Some(format!("{head}{after} {new}{space}{tail}"))
 }
 
-/// Whether a comma stands there, outside of comments.
+/// Returns whether the text contains a comma outside comments.
 fn has_comma(text: &str) -> bool {
     text.lines().any(|line| line.split('#').next().is_some_and(|code| code.contains(',')))
 }
 
-fn inline(rule: &Rule) -> String {
-    let pairs: Vec<String> = pairs(rule).into_iter().map(|(key, value)| format!("{key} = {value}")).collect();
+fn inline_table(rule: &PolicyRule) -> String {
+    let pairs: Vec<String> =
+        key_values(rule).into_iter().map(|(key, value)| format!("{key} = {value}")).collect();
     format!("{{ {} }}", pairs.join(", "))
 }
 
-/// The keys of a rule with their values in TOML, examples too.
-fn pairs(rule: &Rule) -> Vec<(&'static str, String)> {
+/// Returns the keys of a rule with their TOML values, including the examples.
+fn key_values(rule: &PolicyRule) -> Vec<(&'static str, String)> {
     let list = |texts: &[String]| {
-        let texts: Vec<String> = texts.iter().map(|text| super::quoted(text)).collect();
+        let texts: Vec<String> = texts.iter().map(|text| super::toml_string(text)).collect();
         (!texts.is_empty()).then(|| format!("[{}]", texts.join(", ")))
     };
-    let text = |text: &Option<String>| text.as_deref().map(super::quoted);
+    let text = |text: &Option<String>| text.as_deref().map(super::toml_string);
     let all = [
-        ("action", Some(super::quoted(rule.action.as_str()))),
+        ("action", Some(super::toml_string(rule.action.as_str()))),
         ("tool", text(&rule.tool)),
         ("command", text(&rule.command)),
         ("path", text(&rule.path)),

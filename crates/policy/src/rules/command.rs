@@ -1,33 +1,32 @@
-//! Which commands a rule is about: the words of a rule against the words of a command, read twice.
+//! Matches the words of a rule with the words of a command, in a strict and in a loose way.
 //!
-//! Here: the strict reading, by which a rule allows, and the loose one, by which it asks and denies. Elsewhere: what is
-//! known of commands (`table`), what a shell line runs (`crate::shell`), whether its words lead outside (`fit`).
-//! The strict reading takes nothing for granted: it must know each word that names the command, nothing unknown may
-//! stand between them, and no flag may follow that makes another command of it. The loose one lets nothing slip: it
-//! looks through directories, flags between words and other spellings.
-//! Invariant: what is fit strictly is fit loosely too (`what_allows_would_also_deny`).
+//! An `allow` rule matches strictly: every word that names the command must be known, no unknown word may
+//! occur between them, and no flag may change the command. `ask` and `deny` rules match loosely: the match
+//! ignores directories, flags between words and alternative spellings. `command_table` has the facts about
+//! commands, `crate::shell` parses shell lines, and `matching` checks that the remaining words stay inside
+//! the scope.
+//! Invariant: a command that matches strictly also matches loosely (`what_allows_would_also_deny`).
 
-use crate::shell::{Atom, Command, Shape, Word, base_name};
+use crate::shell::{ShapeAtom, ShellCommand, ShellWord, WordShape, base_name};
 
-use super::pattern::{Token, meet, spelled};
-use super::table;
-use super::word::{is_harmless, is_plain_glob, is_single, plain_program};
+use super::command_table;
+use super::operand::{is_harmless_word, is_plain_glob, is_single_word, plain_program_index};
+use super::path_pattern::{PatternToken, literal_pattern, patterns_intersect};
 
-/// How many words a proposed rule has at most.
-const PROPOSED: usize = 8;
+/// The maximum number of words of a proposed rule.
+const MAX_PROPOSED_WORDS: usize = 8;
 
-/// Whether a rule is about something.
+/// Whether a rule matches something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fit {
+pub(super) enum RuleMatch {
     No,
-    /// It depends on what is only known when the line runs.
+    /// Depends on values that are known only at run time.
     Maybe,
     Yes,
 }
 
-/// The words of a rule. Quotes keep words together, as in a shell; anything else that a shell would work out is an
-/// error.
-pub(super) fn words_of(text: &str) -> Result<Vec<String>, String> {
+/// Parses the words of a rule. Quotes keep words together as in a shell; any other shell syntax is an error.
+pub(super) fn parse_rule_words(text: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut open: Option<String> = None;
     let mut quote: Option<char> = None;
@@ -42,8 +41,8 @@ pub(super) fn words_of(text: &str) -> Result<Vec<String>, String> {
             (None, _) if letter.is_whitespace() => words.extend(open.take()),
             (None, ';' | '|' | '&' | '<' | '>' | '(' | ')' | '$' | '`' | '\\' | '*' | '?') => {
                 return Err(format!(
-                    "`{letter}` has no meaning in the words of a command: a rule names the first words, and whatever \
-                     follows fits (put it in quotes if it is meant)"
+                    "`{letter}` has no meaning in the words of a command: a rule names the first words and matches any \
+                     further words (quote it to match it literally)"
                 ));
             }
             (None, _) => open.get_or_insert_default().push(letter),
@@ -57,26 +56,26 @@ pub(super) fn words_of(text: &str) -> Result<Vec<String>, String> {
         None => Err("a command has at least one word".to_owned()),
         Some(first) if first.is_empty() => Err("the first word of a command is its name".to_owned()),
         Some(first) if is_assignment(first) => Err(format!(
-            "`{first}` sets a variable; name the command alone: settings before it are seen through"
+            "`{first}` sets a variable; name only the command: the rule ignores variables before it"
         )),
         Some(_) => Ok(words),
     }
 }
 
-/// What a command calls itself, strictly: the words that name it, and where the others begin. None if one of them is not
-/// known, or if a flag stands between them that could mean anything.
-fn named(words: &[Word]) -> Option<(Vec<&str>, usize)> {
-    let mut names = vec![words.first()?.known()?];
+/// Returns the words that name a command, by the strict rules, and the index of the first other word. Returns
+/// `None` if one of them is unknown or there is an unknown flag between them.
+fn split_command_name(words: &[ShellWord]) -> Option<(Vec<&str>, usize)> {
+    let mut names = vec![words.first()?.as_known()?];
     let mut at = 1;
     while let Some(word) = words.get(at) {
-        let goes_on = word.known().is_some_and(|word| table::is_key(&names, word));
-        if names.len() >= table::arity(&names) && !goes_on {
+        let goes_on = word.as_known().is_some_and(|word| command_table::extends_name(&names, word));
+        if names.len() >= command_table::name_arity(&names) && !goes_on {
             break;
         }
-        let word = word.known()?;
-        if (is_flag(word) || word.starts_with('+')) && !table::is_key(&names, word) {
-            let taken = table::skipped(&names, word)?;
-            words.get(at..at + taken)?.iter().try_for_each(|word| word.known().map(drop))?;
+        let word = word.as_known()?;
+        if (is_flag(word) || word.starts_with('+')) && !command_table::extends_name(&names, word) {
+            let taken = command_table::skipped_words(&names, word)?;
+            words.get(at..at + taken)?.iter().try_for_each(|word| word.as_known().map(drop))?;
             at += taken;
         } else {
             names.push(word);
@@ -86,128 +85,136 @@ fn named(words: &[Word]) -> Option<(Vec<&str>, usize)> {
     Some((names, at))
 }
 
-/// Whether a rule cannot be about a command, seen at a glance: most rules name another program.
-pub(super) fn is_another(rule: &str, command: &Command) -> bool {
+/// Quickly returns whether a rule names another program than the command. Most rules do.
+pub(super) fn names_other_program(rule: &str, command: &ShellCommand) -> bool {
     let first = rule.split_whitespace().next().unwrap_or_default();
     match command.words.first() {
-        Some(Word::Known(name)) if !first.contains(['"', '\'']) => base_name(first) != base_name(name),
+        Some(ShellWord::Known(name)) if !first.contains(['"', '\'']) => base_name(first) != base_name(name),
         _ => false,
     }
 }
 
-/// The words of a command for which a rule vouches, if it does: what follows them is for the caller to look at.
-pub(super) struct Vouched<'a> {
-    /// The words that follow those of the rule.
-    pub(super) rest: &'a [Word],
-    /// Its words are text: none is a path.
-    pub(super) text: bool,
-    /// Which of the words that follow is a pattern or a program and no path.
-    pub(super) pattern: Option<usize>,
+/// A command that an `allow` rule matches. The caller checks the remaining words.
+pub(super) struct AllowedCommand<'a> {
+    /// The words after those of the rule.
+    pub(super) rest: &'a [ShellWord],
+    /// The remaining words are text, not paths.
+    pub(super) is_text: bool,
+    /// The index of a remaining word that is a pattern or a program, not a path.
+    pub(super) pattern_index: Option<usize>,
 }
 
-/// The strict reading.
-pub(super) fn vouches<'a>(rule: &[String], command: &'a Command) -> Option<Vouched<'a>> {
-    if command.opaque.is_some()
-        || command.assignments.iter().any(|(name, _)| !crate::shell::harmless_name(name))
+/// Matches an `allow` rule strictly.
+pub(super) fn match_allow_rule<'a>(rule: &[String], command: &'a ShellCommand) -> Option<AllowedCommand<'a>> {
+    if command.opaque_reason.is_some()
+        || command.assignments.iter().any(|(name, _)| !crate::shell::is_harmless_variable(name))
     {
         return None;
     }
     let words = command.words.as_slice();
-    let (names, rest) = match named(words) {
-        Some((names, rest)) => prefix(rule, &names, words, rest).map(|rest| (names, rest)),
+    let (names, rest) = match split_command_name(words) {
+        Some((names, rest)) => match_name_prefix(rule, &names, words, rest).map(|rest| (names, rest)),
         None => None,
     }
-    .or_else(|| exactly(rule, words))?;
+    .or_else(|| match_exact_words(rule, words))?;
     let rest = words.get(rest..)?;
-    if table::runs(names.first()?) && rule.len() < 2 && !names_a_script(rest) {
+    if command_table::is_launcher(names.first()?) && rule.len() < 2 && !starts_with_script(rest) {
         return None;
     }
-    if rest.iter().any(|word| is_danger(&names, word, rest)) {
+    if rest.iter().any(|word| changes_command(&names, word, rest)) {
         return None;
     }
-    if rest.iter().any(|word| is_strange_flag(&names, word, rule)) {
+    if rest.iter().any(|word| is_unknown_flag(&names, word, rule)) {
         return None;
     }
-    let text = table::is_text(&names);
-    if !text && rest.iter().any(|word| matches!(word, Word::Unknown { raw, .. } if !is_harmless(raw))) {
+    let is_text = command_table::has_text_arguments(&names);
+    if !is_text
+        && rest.iter().any(|word| matches!(word, ShellWord::Unknown { raw, .. } if !is_harmless_word(raw)))
+    {
         return None;
     }
-    let pattern = if table::has_program(&names) {
-        Some(plain_program(names.first()?, rest)?)
+    let pattern_index = if command_table::takes_program(&names) {
+        Some(plain_program_index(names.first()?, rest)?)
     } else {
-        table::has_pattern(&names).then(|| pattern_at(rest)).flatten()
+        command_table::takes_pattern(&names).then(|| find_pattern_index(rest)).flatten()
     };
-    Some(Vouched { rest, text, pattern })
+    Some(AllowedCommand { rest, is_text, pattern_index })
 }
 
-/// Where the words that follow a rule begin, if the rule's words are those that name the command and what follows.
-fn prefix(rule: &[String], names: &[&str], words: &[Word], rest: usize) -> Option<usize> {
+/// Returns the index after the words of the rule, if the rule consists of the command's name and the words
+/// after it.
+fn match_name_prefix(rule: &[String], names: &[&str], words: &[ShellWord], rest: usize) -> Option<usize> {
     let (named, more) = rule.split_at(rule.len().min(names.len()));
     if named.iter().zip(names).any(|(a, b)| a != b) {
         return None;
     }
-    begins_with(words.get(rest..)?, more).then_some(rest + more.len())
+    starts_with_words(words.get(rest..)?, more).then_some(rest + more.len())
 }
 
-/// A rule that itself has flags among its first words fits what begins with exactly these.
-fn exactly<'a>(rule: &[String], words: &'a [Word]) -> Option<(Vec<&'a str>, usize)> {
+/// Matches a rule that contains flags: the command must begin with exactly the words of the rule.
+fn match_exact_words<'a>(rule: &[String], words: &'a [ShellWord]) -> Option<(Vec<&'a str>, usize)> {
     let has_flags = rule.iter().any(|word| is_flag(word));
-    if !has_flags || !begins_with(words, rule) {
+    if !has_flags || !starts_with_words(words, rule) {
         return None;
     }
-    let (names, _) = named(words.get(..rule.len())?).unwrap_or((vec![words.first()?.known()?], 1));
-    if names.len() >= table::arity(&names) {
+    let (names, _) =
+        split_command_name(words.get(..rule.len())?).unwrap_or((vec![words.first()?.as_known()?], 1));
+    if names.len() >= command_table::name_arity(&names) {
         return Some((names, rule.len()));
     }
-    // The name is not whole yet, so what follows could still change all of it.
+    // The name is incomplete, so the following words could still change it.
     let mut at = rule.len();
     while let Some(word) = words.get(at) {
-        let word = word.known()?;
+        let word = word.as_known()?;
         if !is_flag(word) {
             break;
         }
-        at += table::skipped(&names, word)?;
+        at += command_table::skipped_words(&names, word)?;
     }
     Some((names, rule.len()))
 }
 
-fn begins_with(words: &[Word], wanted: &[String]) -> bool {
-    words.len() >= wanted.len() && words.iter().zip(wanted).all(|(word, wanted)| word.known() == Some(wanted))
+fn starts_with_words(words: &[ShellWord], wanted: &[String]) -> bool {
+    words.len() >= wanted.len()
+        && words.iter().zip(wanted).all(|(word, wanted)| word.as_known() == Some(wanted))
 }
 
-/// A script file, first of all words: what an interpreter is trusted with by a rule for its bare name.
-fn names_a_script(rest: &[Word]) -> bool {
-    rest.first().and_then(Word::known).is_some_and(|word| !word.starts_with('-') && word.contains(['.', '/']))
+/// Returns whether the first word is a script file. A rule for a bare interpreter allows only that.
+fn starts_with_script(rest: &[ShellWord]) -> bool {
+    rest.first()
+        .and_then(ShellWord::as_known)
+        .is_some_and(|word| !word.starts_with('-') && word.contains(['.', '/']))
 }
 
-/// Whether a word makes another command of it.
-fn is_danger(names: &[&str], word: &Word, rest: &[Word]) -> bool {
-    let mut dangers = table::dangers(names).peekable();
+/// Returns whether a word makes the command a different one.
+fn changes_command(names: &[&str], word: &ShellWord, rest: &[ShellWord]) -> bool {
+    let mut dangers = command_table::dangerous_flags(names).peekable();
     if dangers.peek().is_none() {
         return false;
     }
     let word = match word {
-        Word::Known(word) => word,
+        ShellWord::Known(word) => word,
         // Flags come before text.
-        Word::Unknown { .. } if table::is_text(names) => {
-            return rest.first().and_then(Word::known).is_none_or(is_flag);
+        ShellWord::Unknown { .. } if command_table::has_text_arguments(names) => {
+            return rest.first().and_then(ShellWord::as_known).is_none_or(is_flag);
         }
-        // What a glob gives could be a flag, unless it begins with something else.
-        Word::Unknown { raw, .. } => {
-            return !is_harmless(raw) || (is_plain_glob(raw) && raw.starts_with(['*', '?', '[', '{']));
+        // A name that a glob expands to could be a flag, unless the word begins with something else.
+        ShellWord::Unknown { raw, .. } => {
+            return !is_harmless_word(raw) || (is_plain_glob(raw) && raw.starts_with(['*', '?', '[', '{']));
         }
     };
-    let operands = || rest.iter().filter(|word| !word.known().is_some_and(is_flag)).count();
-    let whole = table::has_whole_flags(names);
+    let operands = || rest.iter().filter(|word| !word.as_known().is_some_and(is_flag)).count();
+    let whole = command_table::has_whole_flags(names);
     dangers.any(|danger| match danger {
         "*" => true,
         "*2" => operands() > 1,
-        _ => is_dangerous(word, danger, whole),
+        _ => matches_danger(word, danger, whole),
     })
 }
 
-/// Whether a word is a flag of the table; `whole` says that letters are not bundled.
-fn is_dangerous(word: &str, danger: &str, whole: bool) -> bool {
+/// Returns whether a word is a dangerous flag; `whole` means that letters after one dash are not separate
+/// flags.
+fn matches_danger(word: &str, danger: &str, whole: bool) -> bool {
     if whole && danger.len() == 2 && danger.starts_with('-') {
         let bare = word.split('=').next().unwrap_or(word);
         return bare == danger || bare.strip_prefix('-') == Some(danger);
@@ -215,25 +222,27 @@ fn is_dangerous(word: &str, danger: &str, whole: bool) -> bool {
     is_flag_like(word, danger)
 }
 
-/// Whether a word is one that makes another command of what these words name.
-pub(super) fn is_danger_word(names: &[&str], word: &Word) -> bool {
-    let Word::Known(word) = word else { return false };
-    let whole = table::has_whole_flags(names);
-    let danger = |danger: &str| danger == "*" || (danger != "*2" && is_dangerous(word, danger, whole));
-    let listed = || match table::flags(names) {
-        table::Flags::Listed(listed) => !is_flag(word) || is_listed(word, &listed),
-        table::Flags::Unknown | table::Flags::Reviewed => true,
+/// Returns whether a word makes the named command a different one.
+pub(super) fn may_change_command(names: &[&str], word: &ShellWord) -> bool {
+    let ShellWord::Known(word) = word else { return false };
+    let whole = command_table::has_whole_flags(names);
+    let danger = |danger: &str| danger == "*" || (danger != "*2" && matches_danger(word, danger, whole));
+    let listed = || match command_table::flag_knowledge(names) {
+        command_table::FlagKnowledge::Listed(listed) => !is_flag(word) || is_listed_flag(word, &listed),
+        command_table::FlagKnowledge::Unknown | command_table::FlagKnowledge::Reviewed => true,
     };
-    table::dangers(names).any(danger) || !listed()
+    command_table::dangerous_flags(names).any(danger) || !listed()
 }
 
-/// Whether a word is a flag, or a file with flags in it, of which nothing is known and that the rule does not name.
-fn is_strange_flag(names: &[&str], word: &Word, rule: &[String]) -> bool {
+/// Returns whether a word is an unknown flag, or a response file that may contain flags, that the rule does
+/// not name.
+fn is_unknown_flag(names: &[&str], word: &ShellWord, rule: &[String]) -> bool {
     let word = match word {
-        Word::Known(word) => word,
-        // A name that a glob finds could begin with a dash.
-        Word::Unknown { raw, .. } => {
-            return raw.starts_with(['*', '?', '[', '{']) && table::flags(names) == table::Flags::Unknown;
+        ShellWord::Known(word) => word,
+        // A name that a glob expands to could begin with a dash.
+        ShellWord::Unknown { raw, .. } => {
+            return raw.starts_with(['*', '?', '[', '{'])
+                && command_table::flag_knowledge(names) == command_table::FlagKnowledge::Unknown;
         }
     };
     if !(is_flag(word) || (word.starts_with(['+', '@']) && word.len() > 1)) {
@@ -242,28 +251,28 @@ fn is_strange_flag(names: &[&str], word: &Word, rule: &[String]) -> bool {
     if matches!(word.as_str(), "--" | "--help" | "--version") || rule.contains(word) {
         return false;
     }
-    match table::flags(names) {
-        table::Flags::Unknown => true,
-        table::Flags::Reviewed => false,
-        table::Flags::Listed(listed) => !is_listed(word, &listed),
+    match command_table::flag_knowledge(names) {
+        command_table::FlagKnowledge::Unknown => true,
+        command_table::FlagKnowledge::Reviewed => false,
+        command_table::FlagKnowledge::Listed(listed) => !is_listed_flag(word, &listed),
     }
 }
 
-/// Whether a flag is one of a list: whole, with a value behind `=`, by what it begins with, or as letters of which each
-/// is one.
-fn is_listed(word: &str, listed: &[&str]) -> bool {
+/// Returns whether a flag is listed: as a whole, with a value after `=`, by its prefix, or as a group of
+/// letters that are all listed.
+fn is_listed_flag(word: &str, listed: &[&str]) -> bool {
     let name = word.split('=').next().unwrap_or(word);
     let whole = |flag: &&str| match flag.strip_suffix('*') {
         Some(begin) => word.starts_with(begin),
         None => word == *flag || (name == *flag && flag.len() > 2),
     };
     let letters = || {
-        cluster(word).is_some_and(|letters| {
-            // `-j8`: a number belongs to one letter.
+        short_flags(word).is_some_and(|letters| {
+            // `-j8`: a number belongs to a single letter.
             let number = letters.get(1..).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
             let flags = if number { letters.get(..1).unwrap_or_default() } else { letters };
             let each = |letter: char| {
-                listed.iter().any(|flag| cluster(flag).is_some_and(|own| own.chars().eq([letter])))
+                listed.iter().any(|flag| short_flags(flag).is_some_and(|own| own.chars().eq([letter])))
             };
             !flags.is_empty() && flags.chars().all(each)
         })
@@ -271,7 +280,7 @@ fn is_listed(word: &str, listed: &[&str]) -> bool {
     listed.iter().any(whole) || letters()
 }
 
-/// Whether a word is, or could be taken for, a flag: abbreviated, with a value, or among other letters.
+/// Returns whether a word is a flag or could be one: abbreviated, with a value, or in a group of letters.
 fn is_flag_like(word: &str, flag: &str) -> bool {
     if let Some(begin) = flag.strip_suffix('*').filter(|begin| !begin.is_empty()) {
         return word.starts_with(begin);
@@ -284,67 +293,69 @@ fn is_flag_like(word: &str, flag: &str) -> bool {
         return bare.strip_prefix("--").is_some_and(|word| !word.is_empty() && long.starts_with(word));
     }
     match flag.strip_prefix('-').map(|letters| (letters, letters.chars().count())) {
-        Some((letter, 1)) => cluster(word).is_some_and(|cluster| cluster.contains(letter)),
-        // Some programs take their long flags with one dash or with two.
+        Some((letter, 1)) => short_flags(word).is_some_and(|cluster| cluster.contains(letter)),
+        // Some programs accept long flags with one dash or two.
         Some((name, _)) => bare.trim_start_matches('-') == name && bare.starts_with('-'),
         None => word == flag || bare == flag,
     }
 }
 
-/// The letters behind a single dash.
-fn cluster(word: &str) -> Option<&str> {
+/// Returns the letters after a single dash.
+fn short_flags(word: &str) -> Option<&str> {
     word.strip_prefix('-').filter(|letters| !letters.is_empty() && !letters.starts_with('-'))
 }
 
-/// Where the pattern of a search stands, unless a flag could have brought it.
-pub(super) fn pattern_at(rest: &[Word]) -> Option<usize> {
-    let brings = |word: &Word| match word.known() {
+/// Returns the index of the search pattern, unless a flag may already have given it.
+pub(super) fn find_pattern_index(rest: &[ShellWord]) -> Option<usize> {
+    let brings = |word: &ShellWord| match word.as_known() {
         Some(word) => ["-e", "-f", "--regexp", "--file"].iter().any(|flag| is_flag_like(word, flag)),
         None => true,
     };
-    let at = rest.iter().position(|word| !word.known().is_some_and(is_flag))?;
+    let at = rest.iter().position(|word| !word.as_known().is_some_and(is_flag))?;
     (!rest.iter().take(at).any(brings)).then_some(at)
 }
 
-/// The loose reading: whether a command is one that the rule names, however it is spelled.
-pub(super) fn names(rule: &[String], command: &Command) -> Fit {
-    let Some(program) = rule.first().map(|first| base_name(first)) else { return Fit::No };
+/// Matches an `ask` or `deny` rule loosely, in any spelling of the command.
+pub(super) fn match_restricting_rule(rule: &[String], command: &ShellCommand) -> RuleMatch {
+    let Some(program) = rule.first().map(|first| base_name(first)) else { return RuleMatch::No };
     let certain = match command.words.first() {
-        None => return Fit::No,
-        Some(Word::Unknown { .. }) => Fit::Maybe,
-        Some(Word::Known(word)) if table::is_same(&[], base_name(word), program) => Fit::Yes,
-        Some(Word::Known(_)) => return Fit::No,
+        None => return RuleMatch::No,
+        Some(ShellWord::Unknown { .. }) => RuleMatch::Maybe,
+        Some(ShellWord::Known(word)) if command_table::is_synonym(&[], base_name(word), program) => {
+            RuleMatch::Yes
+        }
+        Some(ShellWord::Known(_)) => return RuleMatch::No,
     };
-    let wanted = Wanted::of(program, rule);
+    let wanted = RuleWords::classify(program, rule);
     let words = command.words.get(1..).unwrap_or_default();
-    let (flagged, given) = (wanted.flagged_by(words), wanted.given_by(words));
-    // One word that is not known yet cannot be a flag and something else at once.
+    let (flagged, given) = (wanted.match_flags(words), wanted.match_operands(words));
+    // A single unknown word cannot be a flag and an operand at once.
     let unknown = words.iter().filter_map(|word| match word {
-        Word::Unknown { raw, .. } => Some(if is_single(raw) { 1 } else { 2 }),
-        Word::Known(_) => None,
+        ShellWord::Unknown { raw, .. } => Some(if is_single_word(raw) { 1 } else { 2 }),
+        ShellWord::Known(_) => None,
     });
-    if flagged == Fit::Maybe && given == Fit::Maybe && unknown.sum::<usize>() < 2 {
-        return Fit::No;
+    if flagged == RuleMatch::Maybe && given == RuleMatch::Maybe && unknown.sum::<usize>() < 2 {
+        return RuleMatch::No;
     }
-    certain.min(wanted.named_by(words)).min(flagged).min(given)
+    certain.min(wanted.match_names(words)).min(flagged).min(given)
 }
 
-/// The words of a rule, by what they are.
-struct Wanted<'a> {
-    /// The words that name the command, the program first.
+/// The words of a rule, classified.
+struct RuleWords<'a> {
+    /// The words that name the command, beginning with the program.
     names: Vec<&'a str>,
     flags: Vec<&'a str>,
     operands: Vec<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(program: &'a str, rule: &'a [String]) -> Wanted<'a> {
-        let mut wanted = Wanted { names: vec![program], flags: Vec::new(), operands: Vec::new() };
+impl<'a> RuleWords<'a> {
+    fn classify(program: &'a str, rule: &'a [String]) -> RuleWords<'a> {
+        let mut wanted = RuleWords { names: vec![program], flags: Vec::new(), operands: Vec::new() };
         for word in rule.iter().skip(1).map(String::as_str) {
-            let open = wanted.names.len() < table::arity(&wanted.names);
-            if is_flag(word) && !table::is_key(&wanted.names, word) {
+            let open = wanted.names.len() < command_table::name_arity(&wanted.names);
+            if is_flag(word) && !command_table::extends_name(&wanted.names, word) {
                 wanted.flags.push(word);
-            } else if open || table::is_key(&wanted.names, word) {
+            } else if open || command_table::extends_name(&wanted.names, word) {
                 wanted.names.push(word);
             } else {
                 wanted.operands.push(word);
@@ -353,128 +364,138 @@ impl<'a> Wanted<'a> {
         wanted
     }
 
-    /// Whether the words that name the command come in this order, with nothing but flags and their values between.
-    fn named_by(&self, words: &[Word]) -> Fit {
-        // How sure it is, for each number of names, that they were found before the word we are at. A flag may or may
-        // not take the next word along, so both are followed.
-        let mut found = vec![Fit::No; self.names.len()];
+    /// Returns whether the words that name the command appear in order, separated only by flags and their
+    /// values.
+    fn match_names(&self, words: &[ShellWord]) -> RuleMatch {
+        // The certainty for each number of names found before the current word. A flag may or may not take
+        // the next word as its value, so both cases are followed.
+        let mut found = vec![RuleMatch::No; self.names.len()];
         if let Some(first) = found.first_mut() {
-            *first = Fit::Yes;
+            *first = RuleMatch::Yes;
         }
-        let mut carried = found.iter().map(|_| Fit::No).collect::<Vec<Fit>>();
-        let mut best = found.last().copied().unwrap_or(Fit::No);
+        let mut carried = found.iter().map(|_| RuleMatch::No).collect::<Vec<RuleMatch>>();
+        let mut best = found.last().copied().unwrap_or(RuleMatch::No);
         for word in words {
-            let mut next = std::mem::replace(&mut carried, vec![Fit::No; self.names.len()]);
-            for (count, sure) in found.iter().copied().enumerate().filter(|(_, sure)| *sure > Fit::No) {
+            let mut next = std::mem::replace(&mut carried, vec![RuleMatch::No; self.names.len()]);
+            for (count, sure) in found.iter().copied().enumerate().filter(|(_, sure)| *sure > RuleMatch::No) {
                 let name = self.names.get(count + 1);
                 match (word, name) {
-                    (Word::Known(word), Some(name)) if self.is_name(count, word, name) => {
-                        raise(&mut next, count + 1, sure);
+                    (ShellWord::Known(word), Some(name)) if self.is_same_name(count, word, name) => {
+                        raise_match(&mut next, count + 1, sure);
                     }
-                    (Word::Unknown { .. }, _) => {
-                        raise(&mut next, count + 1, Fit::Maybe);
-                        raise(&mut next, count, Fit::Maybe);
+                    (ShellWord::Unknown { .. }, _) => {
+                        raise_match(&mut next, count + 1, RuleMatch::Maybe);
+                        raise_match(&mut next, count, RuleMatch::Maybe);
                     }
                     _ => {}
                 }
                 if word
-                    .known()
+                    .as_known()
                     .is_some_and(|word| is_flag(word) || word.starts_with('+') || is_assignment(word))
                 {
-                    raise(&mut next, count, sure);
-                    raise(&mut carried, count, sure);
+                    raise_match(&mut next, count, sure);
+                    raise_match(&mut carried, count, sure);
                 }
             }
-            best = best.max(next.last().copied().unwrap_or(Fit::No));
+            best = best.max(next.last().copied().unwrap_or(RuleMatch::No));
             found = next;
         }
         best
     }
 
-    fn is_name(&self, count: usize, word: &str, name: &str) -> bool {
-        table::is_same(self.names.get(..=count).unwrap_or_default(), word, name)
+    fn is_same_name(&self, count: usize, word: &str, name: &str) -> bool {
+        command_table::is_synonym(self.names.get(..=count).unwrap_or_default(), word, name)
     }
 
-    /// Whether each flag is among the words, in whatever spelling.
-    fn flagged_by(&self, words: &[Word]) -> Fit {
-        // What `find` puts in for `{}` begins with where it looks.
-        let words: Vec<Word> = words
+    /// Returns whether each flag is among the words, in any spelling.
+    fn match_flags(&self, words: &[ShellWord]) -> RuleMatch {
+        // The value that `find` substitutes for `{}` begins with its search directory, so it is not a flag.
+        let words: Vec<ShellWord> = words
             .iter()
-            .filter(|word| !matches!(word, Word::Unknown { raw, .. } if raw == "{}"))
+            .filter(|word| !matches!(word, ShellWord::Unknown { raw, .. } if raw == "{}"))
             .cloned()
             .collect();
         let has = |flag: &str| {
-            sought(&words, could_be_flag, |word| {
-                is_flag_like(word, flag) || table::is_same(&self.names, word, flag)
+            best_match(&words, could_be_flag, |word| {
+                is_flag_like(word, flag) || command_table::is_synonym(&self.names, word, flag)
             })
         };
-        let fits = self.flags.iter().map(|flag| match cluster(flag) {
-            // Letters may stand apart, in another order, and be spelled out.
+        let fits = self.flags.iter().map(|flag| match short_flags(flag) {
+            // Letters may be separate, in another order, or written as long flags.
             Some(letters) if letters.chars().count() <= 3 && letters.chars().all(char::is_alphabetic) => {
                 let each = letters.chars().map(|letter| {
-                    let long = table::long_spellings(&self.names, letter);
+                    let long = command_table::long_flags(&self.names, letter);
                     long.fold(has(&format!("-{letter}")), |fit, long| fit.max(has(long)))
                 });
-                has(flag).max(each.min().unwrap_or(Fit::No))
+                has(flag).max(each.min().unwrap_or(RuleMatch::No))
             }
             _ => has(flag),
         });
-        fits.min().unwrap_or(Fit::Yes)
+        fits.min().unwrap_or(RuleMatch::Yes)
     }
 
-    /// Whether each other word is among the words.
-    fn given_by(&self, words: &[Word]) -> Fit {
+    /// Returns whether each operand is among the words.
+    fn match_operands(&self, words: &[ShellWord]) -> RuleMatch {
         let fits = self.operands.iter().map(|wanted| {
-            sought(words, |shape| could_be(shape, wanted), |word| is_same_operand(word, wanted))
+            best_match(words, |shape| could_be_operand(shape, wanted), |word| is_same_operand(word, wanted))
         });
-        fits.min().unwrap_or(Fit::Yes)
+        fits.min().unwrap_or(RuleMatch::Yes)
     }
 }
 
-fn raise(fits: &mut [Fit], at: usize, to: Fit) {
+fn raise_match(fits: &mut [RuleMatch], at: usize, to: RuleMatch) {
     if let Some(fit) = fits.get_mut(at) {
         *fit = (*fit).max(to);
     }
 }
 
-fn sought(words: &[Word], could: impl Fn(&Shape) -> bool, is: impl Fn(&str) -> bool) -> Fit {
-    let fit = |word: &Word| match word {
-        Word::Known(word) if is(word) => Fit::Yes,
-        Word::Unknown { shape, .. } if could(shape) => Fit::Maybe,
-        Word::Known(_) | Word::Unknown { .. } => Fit::No,
+fn best_match(
+    words: &[ShellWord],
+    could: impl Fn(&WordShape) -> bool,
+    is: impl Fn(&str) -> bool,
+) -> RuleMatch {
+    let fit = |word: &ShellWord| match word {
+        ShellWord::Known(word) if is(word) => RuleMatch::Yes,
+        ShellWord::Unknown { shape, .. } if could(shape) => RuleMatch::Maybe,
+        ShellWord::Known(_) | ShellWord::Unknown { .. } => RuleMatch::No,
     };
-    words.iter().map(fit).max().unwrap_or(Fit::No)
+    words.iter().map(fit).max().unwrap_or(RuleMatch::No)
 }
 
-/// Whether a word that is not known could be a flag: a dash and no name of a file.
-fn could_be_flag(shape: &Shape) -> bool {
-    let flag = [Token::Char('-'), Token::Flag];
-    shape.0.is_empty() || shape.0.iter().any(|atoms| meet(&spelled(atoms), &flag))
+/// Returns whether an unknown word could be a flag: a dash and no file name.
+fn could_be_flag(shape: &WordShape) -> bool {
+    let flag = [PatternToken::Char('-'), PatternToken::FlagLetters];
+    shape.0.is_empty() || shape.0.iter().any(|atoms| patterns_intersect(&literal_pattern(atoms), &flag))
 }
 
-/// Whether it could be this word, or the path that it names.
-fn could_be(shape: &Shape, wanted: &str) -> bool {
-    let literal: Vec<Token> = wanted.chars().map(Token::Char).collect();
-    let rooted = |atoms: &[Atom]| match atoms.first() {
-        Some(Atom::Char(letter)) => *letter == '/' || *letter == '.',
-        Some(Atom::One | Atom::Star | Atom::Deep | Atom::Name | Atom::Digits) => false,
+/// Returns whether an unknown word could be this word or the path that it names.
+fn could_be_operand(shape: &WordShape, wanted: &str) -> bool {
+    let literal: Vec<PatternToken> = wanted.chars().map(PatternToken::Char).collect();
+    let rooted = |atoms: &[ShapeAtom]| match atoms.first() {
+        Some(ShapeAtom::Char(letter)) => *letter == '/' || *letter == '.',
+        Some(
+            ShapeAtom::AnyChar | ShapeAtom::Star | ShapeAtom::Deep | ShapeAtom::Name | ShapeAtom::Digits,
+        ) => false,
         Some(_) => true,
         None => false,
     };
     let path = wanted.starts_with('/');
     shape.0.is_empty()
-        || shape.0.iter().any(|atoms| (path && rooted(atoms)) || meet(&spelled(atoms), &literal))
+        || shape
+            .0
+            .iter()
+            .any(|atoms| (path && rooted(atoms)) || patterns_intersect(&literal_pattern(atoms), &literal))
 }
 
-/// Paths are the same with and without their empty and dotted parts.
+/// Compares two words; paths also match with and without empty and dotted components.
 fn is_same_operand(word: &str, wanted: &str) -> bool {
     word == wanted
         || (word.starts_with('/') && wanted.starts_with('/') && {
-            super::word::absolute("/", word) == super::word::absolute("/", wanted)
+            super::operand::absolute_path("/", word) == super::operand::absolute_path("/", wanted)
         })
 }
 
-/// Whether a word is a flag. A dash alone is a file.
+/// Returns whether a word is a flag. A single dash is a file.
 pub(super) fn is_flag(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1
 }
@@ -487,23 +508,24 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// The first words of a command that would name it in a rule, and whether a rule may be proposed for it.
-pub(super) fn proposable(command: &Command, with_flags: bool) -> Option<Vec<&str>> {
-    if command.opaque.is_some() {
+/// Returns the first words of a command for a rule about it, or `None` if no rule should be proposed.
+pub(super) fn proposable_words(command: &ShellCommand, with_flags: bool) -> Option<Vec<&str>> {
+    if command.opaque_reason.is_some() {
         return None;
     }
-    let (names, _) = named(&command.words)?;
+    let (names, _) = split_command_name(&command.words)?;
     let first = *names.first()?;
-    let alone = names.len() < 2 && (table::runs(first) || table::arity(&names) > 1);
-    let alone = alone || table::wraps(first);
-    let dangerous = table::dangers(&names).any(|danger| danger == "*");
-    if first.contains('/') || alone || dangerous || table::is_grave(&names) {
+    let alone =
+        names.len() < 2 && (command_table::is_launcher(first) || command_table::name_arity(&names) > 1);
+    let alone = alone || command_table::is_wrapper(first);
+    let dangerous = command_table::dangerous_flags(&names).any(|danger| danger == "*");
+    if first.contains('/') || alone || dangerous || command_table::is_never_proposed(&names) {
         return None;
     }
     if !with_flags {
         return Some(names);
     }
-    let strange = |word: &Word| is_strange_flag(&names, word, &[]);
-    let last = command.words.iter().rposition(strange).filter(|last| *last < PROPOSED)?;
-    command.words.iter().take(last + 1).map(Word::known).collect()
+    let strange = |word: &ShellWord| is_unknown_flag(&names, word, &[]);
+    let last = command.words.iter().rposition(strange).filter(|last| *last < MAX_PROPOSED_WORDS)?;
+    command.words.iter().take(last + 1).map(ShellWord::as_known).collect()
 }

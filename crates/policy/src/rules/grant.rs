@@ -1,61 +1,68 @@
-//! Grants: what a person allowed for a session. A grant answers a question and never a refusal.
+//! Grants: approvals for a session. A grant answers an approval request and never overrides a denial.
 //!
-//! Here: whether the grants of a pod answer the question about an action. Elsewhere: who logs them (`pod`).
-//! Invariant: where a verdict is not a question no grant changes it (`a_grant_answers_a_question_and_never_a_refusal`).
+//! This module finds the grant that covers an action. `pod` logs the grants.
+//! Invariant: a grant changes only verdicts that ask (`a_grant_answers_a_question_and_never_a_refusal`).
 
 use minke_record::{Action, Judgement};
 
-use crate::judge::{Judging, Looked, judge_line, refusal};
-use crate::shell::{self, Line};
+use crate::judge::{PolicyContext, RuleEvaluation, hard_denial, judge_parsed_line};
+use crate::shell::{self, ShellLine};
 
-use super::Rule;
-use super::fit::allows;
+use super::PolicyRule;
+use super::matching::rule_allows;
 
-/// How a grant for one exact call begins; what follows is the call's digest.
-const CALL: &str = "call ";
+/// The prefix of a grant for one exact call; the digest of the call follows.
+const CALL_PREFIX: &str = "call ";
 
-/// The grant that answers the question about an action, if all that is asked about is covered.
+/// Returns the grant that covers an action that needs approval, if all of its parts are covered.
 ///
-/// A grant is `call <digest>`, for that very call, or a rule in one line of TOML.
-pub fn granted(grants: &[&str], by: &Judging<'_>, action: &Action, digest: &str) -> Option<String> {
-    let line = action.command.as_deref().map(shell::read);
-    if judge_line(by, action, line.as_ref()).outcome != Judgement::Ask {
+/// A grant is `call <digest>` for one exact call, or a rule as one line of TOML.
+pub fn find_grant(
+    grants: &[&str],
+    context: &PolicyContext<'_>,
+    action: &Action,
+    digest: &str,
+) -> Option<String> {
+    let line = action.command.as_deref().map(shell::parse_shell_line);
+    if judge_parsed_line(context, action, line.as_ref()).outcome != Judgement::Ask {
         return None;
     }
-    if let Some(exact) = grants.iter().find(|grant| grant.strip_prefix(CALL) == Some(digest)) {
+    if let Some(exact) = grants.iter().find(|grant| grant.strip_prefix(CALL_PREFIX) == Some(digest)) {
         return Some((*exact).to_owned());
     }
-    // A text that is no rule grants nothing.
-    let rules = grants.iter().filter_map(|grant| Some((*grant, Rule::parse(grant).ok()?)));
-    let rules: Vec<(&str, Rule)> = rules.filter(|(_, rule)| rule.action == Judgement::Allow).collect();
+    // A text that is not a rule grants nothing.
+    let rules = grants.iter().filter_map(|grant| Some((*grant, PolicyRule::parse(grant).ok()?)));
+    let rules: Vec<(&str, PolicyRule)> = rules.filter(|(_, rule)| rule.action == Judgement::Allow).collect();
     let mut used = None;
-    let mut judging = Some(by);
+    let mut judging = Some(context);
     while let Some(by) = judging {
-        used = used.or(covered(&rules, by, action, line.as_ref())?);
+        used = used.or(covering_grant(&rules, by, action, line.as_ref())?);
         judging = by.parent;
     }
     used.map(str::to_owned)
 }
 
-/// The first grant that is used to cover what one policy asks about; none if something is left uncovered.
-fn covered<'g>(
-    grants: &[(&'g str, Rule)],
-    by: &Judging<'_>,
+/// Returns the first grant used to cover the approval requests of one policy, or `None` if one is not
+/// covered.
+fn covering_grant<'g>(
+    grants: &[(&'g str, PolicyRule)],
+    context: &PolicyContext<'_>,
     action: &Action,
-    line: Option<&Line>,
+    line: Option<&ShellLine>,
 ) -> Option<Option<&'g str>> {
-    if refusal(by, action).is_some() {
+    if hard_denial(context, action).is_some() {
         return None;
     }
-    let looked = Looked::at(by, action, line);
-    let vouched = looked.unreadable().is_none() && !(looked.command_asks() && looked.unvouched.is_some());
-    if looked.denied.is_some() || !vouched {
+    let evaluation = RuleEvaluation::evaluate(context, action, line);
+    let vouched = evaluation.unreadable_reason().is_none()
+        && !(evaluation.asks_about_commands() && evaluation.not_allowed_reason.is_some());
+    if evaluation.denied_by.is_some() || !vouched {
         return None;
     }
-    let asked = looked.asked.iter().map(|(part, _)| part).chain(looked.open_questions());
+    let asked = evaluation.asked_by.iter().map(|(part, _)| part).chain(evaluation.undecided_asks());
     let mut used = None;
     for part in asked {
-        let (text, _) = grants.iter().find(|(_, rule)| allows(by, rule, part))?;
+        let (text, _) = grants.iter().find(|(_, rule)| rule_allows(context, rule, part))?;
         used = used.or(Some(*text));
     }
     Some(used)

@@ -1,65 +1,69 @@
-//! Rules: what people decided beforehand, in layers.
+//! Policy rules and their layers.
 //!
-//! Here: what a rule is, and how it is spelled in one line. Elsewhere: reading rule files (`file`), writing them
-//! (`append`), which commands a rule is about (`command`, with what is known of commands in `table`), which rules fit
-//! what an action would do (`fit`, with words that may be paths in `mention` and `pattern`, and
-//! what a command may start in `hidden`), the verdict (`crate::judge`), the rule that "always" would write (`propose`), grants
-//! (`grant`).
+//! This module has the rule type and its one-line form. Submodules: parsing rule files (`rule_file`) and
+//! writing them (`append`), matching commands (`command`, with the facts about commands in `command_table`),
+//! matching the parts of an action (`matching`, with possible paths in `file_words` and `path_pattern`, and
+//! indirect commands in `indirect`), proposing the rule for an "always" answer (`propose`), and grants
+//! (`grant`). `crate::judge` computes the verdict.
 
 mod append;
 mod command;
-mod denied;
-mod file;
-mod fit;
+mod command_table;
+mod denied_paths;
+mod file_words;
 mod grant;
-mod hidden;
-mod mention;
-mod pattern;
+mod indirect;
+mod matching;
+mod operand;
+mod path_pattern;
 mod propose;
-mod table;
-mod word;
+mod rule_file;
 
 use minke_record::Judgement;
 use serde::{Deserialize, Serialize};
 
-pub use append::{AppendError, append};
-pub use denied::DeniedPaths;
-pub use file::{BadRules, FILE_BYTES, Problem, RULES, TEXT_CHARS};
-pub(crate) use fit::{Decided, Opening, Part, decide, hides_rules, openings, parts};
-pub use grant::granted;
-pub use propose::propose;
+pub use append::{AppendRuleError, append_rule};
+pub use denied_paths::DeniedPaths;
+pub use grant::find_grant;
+pub(crate) use matching::{
+    ActionPart, RedirectCheck, RuleDecision, action_parts, check_redirect, decide_part,
+    first_restricting_rule,
+};
+pub use propose::propose_rule;
+pub use rule_file::{InvalidRules, MAX_FILE_BYTES, MAX_RULES, MAX_VALUE_CHARS, RuleProblem};
 
-/// Who said it. The strictest word over all layers wins, so the order does not decide anything.
+/// The origin of a rule. The strictest decision of all layers counts, so their order has no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Layer {
-    /// The machine's owner: `/etc/minke/policy.toml`.
+pub enum RuleLayer {
+    /// The administrator of the machine: `/etc/minke/policy.toml`.
     Managed,
-    /// The person: `policy.toml`, configuration, command line.
+    /// The user: `policy.toml`, configuration, command line.
     User,
-    /// The repository: may only say ask and deny.
+    /// The repository. Its rules may only ask and deny.
     Workspace,
 }
 
-impl Layer {
-    pub const ALL: [Layer; 3] = [Layer::Managed, Layer::User, Layer::Workspace];
+impl RuleLayer {
+    pub const ALL: [RuleLayer; 3] = [RuleLayer::Managed, RuleLayer::User, RuleLayer::Workspace];
 
-    /// As verdicts and lists name it.
+    /// Returns the name of the layer in verdicts and lists.
     pub fn as_str(self) -> &'static str {
         match self {
-            Layer::Managed => "managed",
-            Layer::User => "user",
-            Layer::Workspace => "workspace",
+            RuleLayer::Managed => "managed",
+            RuleLayer::User => "user",
+            RuleLayer::Workspace => "workspace",
         }
     }
 }
 
-/// One rule. All keys that it has must fit an action.
+/// One rule. It matches an action if all of its keys match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
+pub struct PolicyRule {
     pub action: Judgement,
-    /// A kind of action: `Bash`, `Write`, `Read`, `WebFetch`, `SpawnPod`, `mcp__server__tool`; may end with `*`.
+    /// A kind of action: `Bash`, `Write`, `Read`, `WebFetch`, `SpawnPod`, `mcp__server__tool`; may end with
+    /// `*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The first words of a command.
@@ -68,20 +72,20 @@ pub struct Rule {
     /// A glob of paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// A host: `docs.rs`, or `*.example.org` for what is below a name.
+    /// A host: `docs.rs`, or `*.example.org` for all subdomains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Examples that the rule must fit, checked when the file is loaded.
+    /// Examples that the rule must match, checked when the file is loaded.
     #[serde(default, rename = "match", skip_serializing_if = "Vec::is_empty")]
     pub matches: Vec<String>,
-    /// Examples that it must not fit.
+    /// Examples that the rule must not match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_match: Vec<String>,
 }
 
-impl Rule {
-    fn new(action: Judgement) -> Rule {
-        Rule {
+impl PolicyRule {
+    fn new(action: Judgement) -> PolicyRule {
+        PolicyRule {
             action,
             tool: None,
             command: None,
@@ -92,28 +96,28 @@ impl Rule {
         }
     }
 
-    /// The least specific rule there is: what `default_action` means.
-    pub fn everything(action: Judgement) -> Rule {
-        Rule { tool: Some("*".to_owned()), ..Rule::new(action) }
+    /// Creates the least specific rule, for `default_action`.
+    pub fn for_all_tools(action: Judgement) -> PolicyRule {
+        PolicyRule { tool: Some("*".to_owned()), ..PolicyRule::new(action) }
     }
 
-    /// A rule about commands that begin with these words.
-    pub fn command(action: Judgement, words: &str) -> Rule {
-        Rule { command: Some(words.to_owned()), ..Rule::new(action) }
+    /// Creates a rule about commands that begin with these words.
+    pub fn for_command(action: Judgement, words: &str) -> PolicyRule {
+        PolicyRule { command: Some(words.to_owned()), ..PolicyRule::new(action) }
     }
 
-    /// Reads one rule: `{ action = "allow", command = "cargo test" }`, with or without the braces.
-    pub fn parse(text: &str) -> Result<Rule, Problem> {
-        file::one(text)
+    /// Parses one rule: `{ action = "allow", command = "cargo test" }`, with or without the braces.
+    pub fn parse(text: &str) -> Result<PolicyRule, RuleProblem> {
+        rule_file::parse_single_rule(text)
     }
 
-    /// Why the rule means nothing, if it does: an unknown tool, keys that never fit together, an example that is wrong.
-    pub fn check(&self) -> Result<(), String> {
-        file::check(self)
+    /// Checks the rule; the error names an unknown tool, keys that exclude each other, or a wrong example.
+    pub fn validate(&self) -> Result<(), String> {
+        rule_file::check_rule(self)
     }
 
-    /// The rule as one line of TOML, without its examples.
-    pub fn line(&self) -> String {
+    /// Returns the rule as one line of TOML, without its examples.
+    pub fn to_toml_line(&self) -> String {
         let keys = [
             ("action", Some(self.action.as_str())),
             ("tool", self.tool.as_deref()),
@@ -121,12 +125,13 @@ impl Rule {
             ("path", self.path.as_deref()),
             ("host", self.host.as_deref()),
         ];
-        let pairs = keys.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}", quoted(value?))));
+        let pairs =
+            keys.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}", toml_string(value?))));
         format!("{{ {} }}", pairs.collect::<Vec<String>>().join(", "))
     }
 
-    /// Whether two rules are about the same, whatever they say to it.
-    fn is_about_the_same(&self, other: &Rule) -> bool {
+    /// Returns whether two rules have the same conditions, whatever their actions.
+    fn has_same_conditions(&self, other: &PolicyRule) -> bool {
         self.tool == other.tool
             && self.command == other.command
             && self.path == other.path
@@ -134,8 +139,8 @@ impl Rule {
     }
 }
 
-/// A TOML string on one line.
-fn quoted(text: &str) -> String {
+/// Returns a TOML string on one line.
+fn toml_string(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
         match letter {
@@ -152,40 +157,44 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// How strict a word is.
-pub(crate) fn rank(word: &Judgement) -> u8 {
+/// Returns the strictness of a decision.
+pub(crate) fn strictness(word: &Judgement) -> u8 {
     match word {
         Judgement::Allow => 0,
         Judgement::Ask => 1,
-        // A word that we do not know is never taken for a weaker one.
+        // Treat an unknown decision as the strictest.
         Judgement::Deny | Judgement::Other(_) => 2,
     }
 }
 
-/// The stricter of two words.
-pub fn strictest(a: Judgement, b: Judgement) -> Judgement {
-    if rank(&b) > rank(&a) { b } else { a }
+/// Returns the stricter of two decisions.
+pub fn stricter_judgement(a: Judgement, b: Judgement) -> Judgement {
+    if strictness(&b) > strictness(&a) { b } else { a }
 }
 
-/// A rule and where it stands.
+/// A rule with its layer and origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
-    pub layer: Layer,
+pub struct LayeredRule {
+    pub layer: RuleLayer,
     /// `policy.toml:12`, `--set permissions.rule`, …
     pub origin: String,
-    pub rule: Rule,
+    pub rule: PolicyRule,
 }
 
-/// Every rule that holds for a pod, of all layers. It is in the pod's log before it counts.
+/// All rules of all layers that apply to a pod. The pod logs them before it uses them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleSet {
-    pub rules: Vec<Placed>,
+    pub rules: Vec<LayeredRule>,
 }
 
 impl RuleSet {
-    /// Reads a rule file. What is wrong in it is an error as a whole, because to leave out a rule that tightens would be
-    /// to loosen; what is merely worth knowing comes beside the rules.
-    pub fn read(layer: Layer, origin: &str, text: &str) -> Result<(RuleSet, Vec<Problem>), BadRules> {
-        file::read(layer, origin, text)
+    /// Parses a rule file and returns the rules with their warnings. Any error rejects the whole file,
+    /// because ignoring a restricting rule would loosen the policy.
+    pub fn parse(
+        layer: RuleLayer,
+        origin: &str,
+        text: &str,
+    ) -> Result<(RuleSet, Vec<RuleProblem>), InvalidRules> {
+        rule_file::parse_rule_file(layer, origin, text)
     }
 }

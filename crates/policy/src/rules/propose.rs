@@ -1,83 +1,90 @@
-//! The rule that "always" would write: the narrowest that a person would understand, and only where it helps.
+//! Proposes the rule for an "always" answer: the narrowest rule that a user would understand, if it helps.
 //!
-//! Here: which rule. Elsewhere: writing it (`append`), the words that name a command (`command`).
-//! Invariant: a proposed rule changes the outcome to allow, and is never a bare interpreter or launcher
+//! `append` writes the rule, `command` has the words that name a command.
+//! Invariant: a proposed rule changes the verdict to allow, and is never a bare interpreter or launcher
 //! (`what_is_proposed_allows_and_is_never_bare`).
 
 use minke_record::{Action, Judgement};
 
-use crate::judge::{Judging, Looked, judge_line, refusal};
-use crate::shell::{self, Line};
+use crate::judge::{PolicyContext, RuleEvaluation, hard_denial, judge_parsed_line};
+use crate::shell::{self, ShellLine};
 
-use super::command::proposable;
-use super::fit::Part;
-use super::{Layer, Placed, Rule, RuleSet};
+use super::command::proposable_words;
+use super::matching::ActionPart;
+use super::{LayeredRule, PolicyRule, RuleLayer, RuleSet};
 
-/// The rule of the person's own layer with which the same action would be allowed, if there is one worth offering.
-pub fn propose(by: &Judging<'_>, action: &Action) -> Option<Rule> {
-    let line = action.command.as_deref().map(shell::read);
+/// Returns a user rule that would allow this action, if one is worth proposing.
+pub fn propose_rule(context: &PolicyContext<'_>, action: &Action) -> Option<PolicyRule> {
+    let line = action.command.as_deref().map(shell::parse_shell_line);
     let line = line.as_ref();
-    if judge_line(by, action, line).outcome != Judgement::Ask {
+    if judge_parsed_line(context, action, line).outcome != Judgement::Ask {
         return None;
     }
     [false, true].into_iter().find_map(|with_flags| {
-        let rule = candidate(by, action, line, with_flags)?;
-        allows_it(by, action, line, &rule).then_some(rule)
+        let rule = candidate_rule(context, action, line, with_flags)?;
+        would_allow(context, action, line, &rule).then_some(rule)
     })
 }
 
-/// Whether an action would be allowed with one more rule.
-fn allows_it(by: &Judging<'_>, action: &Action, line: Option<&Line>, rule: &Rule) -> bool {
-    let placed = Placed { layer: Layer::User, origin: "proposed".to_owned(), rule: rule.clone() };
+/// Returns whether an additional rule would allow an action.
+fn would_allow(by: &PolicyContext<'_>, action: &Action, line: Option<&ShellLine>, rule: &PolicyRule) -> bool {
+    let layered = LayeredRule { layer: RuleLayer::User, origin: "proposed".to_owned(), rule: rule.clone() };
     let mut rules: RuleSet = by.rules.clone();
-    rules.rules.push(placed);
-    let with = Judging { rules: &rules, ..*by };
-    judge_line(&with, action, line).outcome == Judgement::Allow
+    rules.rules.push(layered);
+    let with = PolicyContext { rules: &rules, ..*by };
+    judge_parsed_line(&with, action, line).outcome == Judgement::Allow
 }
 
-/// One rule for everything that is asked about, if one can say it. Of a program whose flags nothing is known of, the rule
-/// has to name them.
-fn candidate(by: &Judging<'_>, action: &Action, line: Option<&Line>, with_flags: bool) -> Option<Rule> {
-    if refusal(by, action).is_some() || line.is_some_and(|line| line.unsure.is_some()) {
+/// Returns a single rule for all parts that need approval, if one exists. If the flags of the program are
+/// unknown, the rule must name them.
+fn candidate_rule(
+    context: &PolicyContext<'_>,
+    action: &Action,
+    line: Option<&ShellLine>,
+    with_flags: bool,
+) -> Option<PolicyRule> {
+    if hard_denial(context, action).is_some() || line.is_some_and(|line| line.uncertain_reason.is_some()) {
         return None;
     }
-    let looked = Looked::at(by, action, line);
-    let asked = looked.asked.iter().map(|(part, _)| part).chain(looked.open_questions());
-    // A rule for what runs a command by name is about both.
-    let run = |part: &&Part<'_>| !matches!(part, Part::Command(_, Some(wrapper)) if proposable(wrapper, false).is_some());
-    let mut rules = asked.filter(run).map(|part| rule_for(part, with_flags));
+    let evaluation = RuleEvaluation::evaluate(context, action, line);
+    let asked = evaluation.asked_by.iter().map(|(part, _)| part).chain(evaluation.undecided_asks());
+    // A rule for a launcher covers the launched command too.
+    let run = |part: &&ActionPart<'_>| !matches!(part, ActionPart::Command(_, Some(wrapper)) if proposable_words(wrapper, false).is_some());
+    let mut rules = asked.filter(run).map(|part| rule_for_part(part, with_flags));
     let first = rules.next()??;
     rules.all(|rule| rule.as_ref() == Some(&first)).then_some(first)
 }
 
-fn rule_for(part: &Part<'_>, with_flags: bool) -> Option<Rule> {
-    let rule = Rule::new(Judgement::Allow);
+fn rule_for_part(part: &ActionPart<'_>, with_flags: bool) -> Option<PolicyRule> {
+    let rule = PolicyRule::new(Judgement::Allow);
     match part {
-        Part::Command(command, _) => {
-            let words =
-                proposable(command, with_flags)?.into_iter().map(spelled).collect::<Option<Vec<&str>>>()?;
-            Some(Rule { command: Some(words.join(" ")), ..rule })
+        ActionPart::Command(command, _) => {
+            let words = proposable_words(command, with_flags)?
+                .into_iter()
+                .map(plain_word)
+                .collect::<Option<Vec<&str>>>()?;
+            Some(PolicyRule { command: Some(words.join(" ")), ..rule })
         }
-        Part::Host(host) => Some(Rule { host: Some((*host).to_owned()), ..rule }),
-        Part::Mcp(name) => Some(Rule { tool: Some((*name).to_owned()), ..rule }),
-        Part::Writes(path) => {
+        ActionPart::Host(host) => Some(PolicyRule { host: Some((*host).to_owned()), ..rule }),
+        ActionPart::Mcp(name) => Some(PolicyRule { tool: Some((*name).to_owned()), ..rule }),
+        ActionPart::Write(path) => {
             let (directory, _) = path.rsplit_once('/')?;
             let glob = format!("{}/**", globset::escape(directory));
-            Some(Rule { tool: Some("Write".to_owned()), path: Some(glob), ..rule })
+            Some(PolicyRule { tool: Some("Write".to_owned()), path: Some(glob), ..rule })
         }
-        Part::Line
-        | Part::Mentions(_)
-        | Part::MayMention(_)
-        | Part::MayRun(_)
-        | Part::Opens(_)
-        | Part::Reads(_)
-        | Part::Pod(_)
-        | Part::Silent => None,
+        ActionPart::EmptyLine
+        | ActionPart::FileWord(_)
+        | ActionPart::PossibleFile(_)
+        | ActionPart::PossibleLaunch(_)
+        | ActionPart::Redirect(_)
+        | ActionPart::Read(_)
+        | ActionPart::Pod(_)
+        | ActionPart::Undeclared => None,
     }
 }
 
-/// A word that stands in a rule as it is.
-fn spelled(word: &str) -> Option<&str> {
+/// Returns a word that needs no quotes in a rule.
+fn plain_word(word: &str) -> Option<&str> {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./:@+,=%".contains(letter);
     word.chars().all(plain).then_some(word)
 }

@@ -1,148 +1,139 @@
-//! Shell lines: which commands a line would really run, read with a real grammar.
+//! Shell lines: finds the commands that a line would run, with a full parser.
 //!
-//! Here: the words of it and `read`. Elsewhere in this directory: the grammar (`parse`, `simple`, `compound`,
-//! `redirect`, `word`, `expand`, `brace`), what a command does with its words (`runs`, `builtin`, `wrapper`, `launch`,
-//! `code`, `git`), environments that change what a name
-//! means (`environment`), what a word that is not known can become (`shape`, `listing`), the second reading by tree-sitter (`tree`). What a line hides is brought to light; what cannot
-//! be known makes the line unsure, and an unsure line is never allowed by a rule. Invariants, kept by `shell_bash`
-//! against a real bash: a sure line runs nothing that is not listed, and its known words are what bash hands over.
+//! This module has the types and the entry point. Submodules: the grammar (`parse`, `simple`, `compound`,
+//! `redirect`, `word`, `expand`, `brace`), the effects of commands (`effects`, `builtin`, `wrapper`,
+//! `launch`, `code`, `git`), environment variables that change the meaning of names (`env_vars`), possible
+//! values of unknown words (`shape`, `output_shape`), and a second parse with tree-sitter (`tree_check`). A
+//! line whose commands cannot be determined is uncertain, and no rule allows an uncertain line. The test
+//! `shell_bash` checks these invariants with a real bash: a certain line runs only the listed commands, with
+//! exactly their known words.
 
-mod arithmetic;
-mod brace;
-mod builtin;
-mod code;
-mod compound;
-mod environment;
-mod expand;
-mod found;
-mod git;
-mod launch;
-mod listing;
-mod look;
+mod commands;
+mod display;
+mod effects;
+mod findings;
+mod output_shape;
 mod parse;
-mod redirect;
-mod runs;
-mod scripts;
 mod shape;
-mod simple;
-mod tree;
-mod word;
-mod wrapper;
+mod tree_check;
+mod words;
 
 use std::fmt;
 
-pub use environment::{harmless_name, poisons};
-pub use scripts::{Scripts, scripts};
-pub(crate) use shape::Atom;
-pub use shape::Shape;
+pub use commands::scripts::{ScriptFiles, find_scripts};
+pub(crate) use shape::ShapeAtom;
+pub use shape::WordShape;
+pub use words::env_vars::{is_dangerous_variable, is_harmless_variable};
 
-/// The longest line that is read; a longer one is unsure.
-pub const LINE_BYTES: usize = 64 * 1024;
-/// How many commands a line may run; with more it is unsure.
-pub const COMMANDS: usize = 256;
-/// How deep one shell may stand in another (`sh -c`, `eval`, wrappers); deeper it is unsure.
-pub const DEPTH: usize = 8;
-/// How deep substitutions, groups and parentheses may stand in each other; deeper it is unsure.
-pub const NESTING: usize = 32;
+/// The maximum length of a line; a longer one is uncertain.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+/// The maximum number of commands of a line; with more the line is uncertain.
+pub const MAX_COMMANDS: usize = 256;
+/// The maximum depth of nested shells (`sh -c`, `eval`, wrappers); a deeper line is uncertain.
+pub const MAX_SHELL_DEPTH: usize = 8;
+/// The maximum depth of nested substitutions, groups and parentheses; a deeper line is uncertain.
+pub const MAX_NESTING: usize = 32;
 
-/// What a shell line would do.
+/// The commands and files of a shell line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
-    /// Every command that it would run, nested ones too, in the order in which they stand. A wrapper and what it wraps
-    /// are two commands.
-    pub commands: Vec<Command>,
-    /// Files that the shell itself would open, of all commands.
-    pub redirects: Vec<Redirect>,
-    /// Directories into which the line changes, as far as they are known, from where it begins.
+pub struct ShellLine {
+    /// Every command that the line would run, including nested ones, in textual order. A wrapper and its
+    /// command are two commands.
+    pub commands: Vec<ShellCommand>,
+    /// The files that the shell itself would open, of all commands.
+    pub redirects: Vec<ShellRedirect>,
+    /// The directories that the line changes into, as far as they are known, relative to its start.
     pub directories: Vec<String>,
-    /// Why it cannot be said what the line would run; then nothing allows it.
-    pub unsure: Option<String>,
-    /// It is no line that a shell could read to its end, or none that shows itself as it is: then a person is asked,
-    /// also where an unsure line would run in its fence.
-    pub broken: bool,
+    /// Why the commands of the line cannot be determined; then no rule allows it.
+    pub uncertain_reason: Option<String>,
+    /// A shell could not parse the line, or the line does not display as it is. Then it needs approval, even
+    /// where an uncertain line would run in its sandbox.
+    pub is_malformed: bool,
 }
 
-/// One command.
+/// A command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Command {
-    /// The command and its arguments, as the shell would hand them over, without leading assignments.
-    pub words: Vec<Word>,
-    /// `NAME=value` before it, or handed over by `env`; also the words of `export NAME=value` and its like.
-    pub assignments: Vec<(String, Word)>,
-    /// What it stands inside of, outermost first: `sudo`, `sh -c`, `$( )` …
-    pub inside: Vec<String>,
-    /// Why its words do not say what it does (inline code, a poisoned environment, a shadowed name …); then a rule for
-    /// its first words does not vouch for it.
-    pub opaque: Option<String>,
+pub struct ShellCommand {
+    /// The command and its arguments as the shell would pass them, without leading assignments.
+    pub words: Vec<ShellWord>,
+    /// Assignments before the command or passed by `env`, and the arguments of `export NAME=value` and
+    /// similar.
+    pub assignments: Vec<(String, ShellWord)>,
+    /// The enclosing constructs, outermost first: `sudo`, `sh -c`, `$( )` …
+    pub enclosing: Vec<String>,
+    /// Why the words do not determine the effect (inline code, a dangerous variable, a redefined name …).
+    /// Then a rule for the first words does not allow the command.
+    pub opaque_reason: Option<String>,
 }
 
-/// A word as far as it can be known before the line runs.
+/// A word, as far as it is known before the line runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
-    /// Exactly this.
+pub enum ShellWord {
+    /// The exact word.
     Known(String),
-    /// Depends on a variable, a substitution, a glob …: as it is written, and what it can become. May become no word, or
-    /// several.
-    Unknown { raw: String, shape: Shape },
+    /// A word that depends on a variable, a substitution or a glob: its source text and its possible values.
+    /// It may become no word or several words.
+    Unknown { raw: String, shape: WordShape },
 }
 
 /// A file that the shell opens for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redirect {
-    pub target: Word,
+pub struct ShellRedirect {
+    pub target: ShellWord,
     pub writes: bool,
 }
 
-impl Word {
-    /// A word that can become anything.
-    pub fn unknown(raw: impl Into<String>) -> Word {
-        Word::Unknown { raw: raw.into(), shape: Shape::anything() }
+impl ShellWord {
+    /// Creates a word that can become anything.
+    pub fn any_value(raw: impl Into<String>) -> ShellWord {
+        ShellWord::Unknown { raw: raw.into(), shape: WordShape::any_text() }
     }
 
-    /// The word, if it is known.
-    pub fn known(&self) -> Option<&str> {
+    /// Returns the word if it is known.
+    pub fn as_known(&self) -> Option<&str> {
         match self {
-            Word::Known(word) => Some(word),
-            Word::Unknown { .. } => None,
+            ShellWord::Known(word) => Some(word),
+            ShellWord::Unknown { .. } => None,
         }
     }
 }
 
-impl Command {
-    /// The name of the program, without the directories before it, if it is known.
-    pub fn name(&self) -> Option<&str> {
-        self.words.first().and_then(Word::known).map(base_name)
+impl ShellCommand {
+    /// Returns the name of the program without its directory, if it is known.
+    pub fn program_name(&self) -> Option<&str> {
+        self.words.first().and_then(ShellWord::as_known).map(base_name)
     }
 
-    /// For people: `sudo › FOO=1 rm -rf 'a b'`. Unknown words stand as they are written.
-    pub fn shown(&self) -> String {
+    /// Formats the command for users: `sudo › FOO=1 rm -rf 'a b'`. Unknown words appear as in the source.
+    pub fn display_text(&self) -> String {
         self.to_string()
     }
 }
 
-impl Line {
-    /// For people: each command that would run on a line of its own.
-    pub fn shown(&self) -> Vec<String> {
-        self.commands.iter().map(Command::shown).collect()
+impl ShellLine {
+    /// Formats each command of the line for users.
+    pub fn command_texts(&self) -> Vec<String> {
+        self.commands.iter().map(ShellCommand::display_text).collect()
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for ShellCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for outer in &self.inside {
-            write!(f, "{} › ", look::visible(outer))?;
+        for outer in &self.enclosing {
+            write!(f, "{} › ", display::escape_invisible(outer))?;
         }
-        let declares = self.words.first().and_then(Word::known).is_some_and(builtin::declares);
+        let declares =
+            self.words.first().and_then(ShellWord::as_known).is_some_and(commands::builtin::is_declaration);
         let mut gap = "";
         for (name, value) in self.assignments.iter().filter(|_| !declares) {
-            write!(f, "{gap}{}={value}", look::visible(name))?;
+            write!(f, "{gap}{}={value}", display::escape_invisible(name))?;
             gap = " ";
         }
         for (at, word) in self.words.iter().enumerate() {
             match word {
-                // A name with `=` in it is none that assigns: it was quoted.
-                Word::Known(name) if at == 0 && name.contains('=') => {
-                    write!(f, "{gap}{}", look::in_quotes(name))?;
+                // A first word that contains `=` was quoted, so it is not an assignment.
+                ShellWord::Known(name) if at == 0 && name.contains('=') => {
+                    write!(f, "{gap}{}", display::force_quotes(name))?;
                 }
                 word => write!(f, "{gap}{word}")?,
             }
@@ -152,36 +143,36 @@ impl fmt::Display for Command {
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for ShellWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Word::Known(word) => f.write_str(&look::quoted(word)),
-            Word::Unknown { raw, .. } => f.write_str(&look::visible(raw)),
+            ShellWord::Known(word) => f.write_str(&display::quote_word(word)),
+            ShellWord::Unknown { raw, .. } => f.write_str(&display::escape_invisible(raw)),
         }
     }
 }
 
-/// What stands behind the last `/`.
+/// Returns the text after the last `/`.
 pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Reads a shell line.
-pub fn read(line: &str) -> Line {
-    let mut found = found::Found::default();
-    if let Some(reason) = look::unreadable(line) {
-        found.broken(reason);
+/// Parses a shell line.
+pub fn parse_shell_line(line: &str) -> ShellLine {
+    let mut findings = findings::ShellFindings::default();
+    if let Some(reason) = display::display_problem(line) {
+        findings.mark_malformed(reason);
     }
-    if line.len() > LINE_BYTES {
-        let reason = format!("the line has {} bytes; at most {LINE_BYTES} are read", line.len());
-        found.broken(reason);
-        return found.finish();
+    if line.len() > MAX_LINE_BYTES {
+        let reason = format!("the line has {} bytes; at most {MAX_LINE_BYTES} are read", line.len());
+        findings.mark_malformed(reason);
+        return findings.finish();
     }
-    parse::read_into(line, &mut found);
-    if found.line.unsure.is_none()
-        && let Err(reason) = tree::agrees(line, &found.starts)
+    parse::parse_into(line, &mut findings);
+    if findings.line.uncertain_reason.is_none()
+        && let Err(reason) = tree_check::check_agreement(line, &findings.command_starts)
     {
-        found.broken(reason);
+        findings.mark_malformed(reason);
     }
-    found.finish()
+    findings.finish()
 }

@@ -1,26 +1,26 @@
-//! The grammar: lists and pipelines. Follows bash, not a standard.
+//! The parser: lists and pipelines. Follows bash, not a standard.
 //!
-//! Here: what separates commands, and the text that is being read. Elsewhere: `simple`, `compound` (if, for, case …),
-//! `redirect`, `word` and `expand` (what stands in words), `runs` (what a command does with its words).
+//! This module has command separators and the parser state. Other modules: `simple`, `compound` (if, for,
+//! case …), `redirect`, `word` and `expand` (words), `effects` (the effects of commands).
 
-use super::found::Found;
-use super::redirect::Heredoc;
-use super::{Command, DEPTH, NESTING, Word};
+use super::commands::redirect::Heredoc;
+use super::findings::ShellFindings;
+use super::{MAX_NESTING, MAX_SHELL_DEPTH, ShellCommand, ShellWord};
 
-/// Why reading stopped.
+/// Why parsing stopped.
 #[derive(Debug)]
-pub(super) struct Stop(pub(super) String);
+pub(super) struct ShellParseError(pub(super) String);
 
-pub(super) type Read<T> = Result<T, Stop>;
+pub(super) type ParseResult<T> = Result<T, ShellParseError>;
 
-pub(super) fn stop<T>(reason: impl Into<String>) -> Read<T> {
-    Err(Stop(reason.into()))
+pub(super) fn parse_error<T>(reason: impl Into<String>) -> ParseResult<T> {
+    Err(ShellParseError(reason.into()))
 }
 
-/// Words that end a list where a command could begin.
-const CLOSERS: &[&str] = &["then", "do", "done", "fi", "elif", "else", "esac", "}"];
+/// Reserved words that end a list where a command could begin.
+const CLOSING_WORDS: &[&str] = &["then", "do", "done", "fi", "elif", "else", "esac", "}"];
 
-/// Words that mean something to the grammar where a command could begin.
+/// Returns whether a word is reserved where a command could begin.
 pub(super) fn is_reserved_word(word: &str) -> bool {
     matches!(
         word,
@@ -48,115 +48,118 @@ pub(super) fn is_reserved_word(word: &str) -> bool {
     )
 }
 
-/// One text being read. `end` is moved in for a part that is read by itself (backticks).
-pub(super) struct Parser<'t, 'f> {
+/// Parses one text. `end` is reduced to parse a part of the text (backticks).
+pub(super) struct ShellParser<'t, 'f> {
     pub(super) text: &'t str,
     pub(super) pos: usize,
     pub(super) end: usize,
-    pub(super) found: &'f mut Found,
-    pub(super) inside: Vec<String>,
+    pub(super) findings: &'f mut ShellFindings,
+    pub(super) enclosing: Vec<String>,
     pub(super) nesting: usize,
     pub(super) heredocs: Vec<Heredoc>,
-    /// Whether places in the text are places in the line that was given.
-    pub(super) original: bool,
-    /// What the command before the pipe prints, if that is known.
-    pub(super) piped: Option<String>,
-    /// How many commands and redirections there were before the pipeline, where the output of some comes through a pipe.
-    pub(super) pipe: Option<(usize, usize)>,
-    /// Commands and here-documents of the innermost substitution. Bash writes a substitution anew before it runs it, and
-    /// loses separators behind a here-document.
-    pub(super) here: Here,
+    /// Whether positions in the text are positions in the original line.
+    pub(super) is_original: bool,
+    /// The output of the command before the pipe, if it is known.
+    pub(super) piped_text: Option<String>,
+    /// The number of commands and redirections before the current pipeline, if its input comes through a
+    /// pipe.
+    pub(super) pipe_start: Option<(usize, usize)>,
+    /// The state of the innermost substitution. Bash reformats a substitution before it runs it, and loses
+    /// separators after a here-document.
+    pub(super) substitution: SubstitutionState,
 }
 
-/// What stands in a substitution.
+/// The contents of a substitution.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Here {
-    pub(super) substituted: bool,
+pub(super) struct SubstitutionState {
+    pub(super) is_inside: bool,
     pub(super) commands: usize,
     pub(super) heredocs: usize,
 }
 
-/// Reads a whole text into what was found.
-pub(super) fn read_into(text: &str, found: &mut Found) {
+/// Parses a whole line and adds its commands to the findings.
+pub(super) fn parse_into(text: &str, findings: &mut ShellFindings) {
     let inside = Vec::new();
-    read_text(text, found, inside, true);
+    parse_text(text, findings, inside, true);
 }
 
-/// Reads a text that another command would give to a shell.
-pub(super) fn read_nested(text: &str, found: &mut Found, inside: Vec<String>) {
-    if found.depth >= DEPTH {
-        found.unsure(format!("shells stand in each other more than {DEPTH} deep"));
+/// Parses a text that another command would pass to a shell.
+pub(super) fn parse_nested(text: &str, found: &mut ShellFindings, inside: Vec<String>) {
+    if found.depth >= MAX_SHELL_DEPTH {
+        found.mark_uncertain(format!("shells are nested more than {MAX_SHELL_DEPTH} deep"));
         return;
     }
     found.depth += 1;
-    read_text(text, found, inside, false);
+    parse_text(text, found, inside, false);
     found.depth -= 1;
 }
 
-fn read_text(text: &str, found: &mut Found, inside: Vec<String>, original: bool) {
-    let mut parser = Parser {
+fn parse_text(text: &str, findings: &mut ShellFindings, enclosing: Vec<String>, is_original: bool) {
+    let mut parser = ShellParser {
         text,
         pos: 0,
         end: text.len(),
-        found,
-        inside,
+        findings,
+        enclosing,
         nesting: 0,
         heredocs: Vec::new(),
-        original,
-        piped: None,
-        pipe: None,
-        here: Here::default(),
+        is_original,
+        piped_text: None,
+        pipe_start: None,
+        substitution: SubstitutionState::default(),
     };
-    let outcome = parser.whole();
-    if let Err(Stop(reason)) = outcome {
+    let outcome = parser.parse_whole();
+    if let Err(ShellParseError(reason)) = outcome {
         let place = parser.pos;
-        parser.found.broken(reason);
+        parser.findings.mark_malformed(reason);
         let rest = text.get(place..).unwrap_or_default().to_owned();
-        parser.pieces(&rest);
+        parser.salvage_commands(&rest);
     }
 }
 
-impl Parser<'_, '_> {
-    /// The text to its very end.
-    pub(super) fn whole(&mut self) -> Read<()> {
-        self.list()?;
+impl ShellParser<'_, '_> {
+    /// Parses the text to its end.
+    pub(super) fn parse_whole(&mut self) -> ParseResult<()> {
+        self.parse_list()?;
         if self.pos < self.end {
-            return stop(format!("syntax: unexpected `{}`", self.around()));
+            return parse_error(format!("syntax: unexpected `{}`", self.excerpt()));
         }
         if !self.heredocs.is_empty() {
-            return stop("a here-document has no end");
+            return parse_error("a here-document is not terminated");
         }
         Ok(())
     }
 
-    /// After a fault: what still looks like commands, for rules that deny.
-    fn pieces(&mut self, rest: &str) {
+    /// After a syntax error, adds everything that looks like a command, for rules that deny.
+    fn salvage_commands(&mut self, rest: &str) {
         let apart = |c: char| matches!(c, ';' | '&' | '|' | '\n' | '(' | ')' | '`' | '{' | '}' | '<' | '>');
         for piece in rest.split(apart) {
-            let words: Vec<Word> = piece
+            let words: Vec<ShellWord> = piece
                 .split([' ', '\t', '\r'])
                 .filter(|word| !word.is_empty())
                 .map(|word| match word.trim_matches(['"', '\'']) {
-                    word if word.contains(['$', '\\', '"', '\'', '*', '?', '[', '~']) => Word::unknown(word),
-                    word => Word::Known(word.to_owned()),
+                    word if word.contains(['$', '\\', '"', '\'', '*', '?', '[', '~']) => {
+                        ShellWord::any_value(word)
+                    }
+                    word => ShellWord::Known(word.to_owned()),
                 })
                 .collect();
             if words.is_empty() {
                 continue;
             }
-            let inside = self.inside.clone();
-            if !self.found.command(Command { words, inside, ..Command::default() }) {
+            let enclosing = self.enclosing.clone();
+            if !self.findings.add_command(ShellCommand { words, enclosing, ..ShellCommand::default() }) {
                 return;
             }
         }
     }
 
-    pub(super) fn byte(&self, ahead: usize) -> Option<u8> {
+    pub(super) fn peek_byte(&self, ahead: usize) -> Option<u8> {
         let at = self.pos + ahead;
         if at < self.end { self.text.as_bytes().get(at).copied() } else { None }
     }
 
-    pub(super) fn starts(&self, with: &str) -> bool {
+    pub(super) fn starts_with(&self, with: &str) -> bool {
         self.text.get(self.pos..self.end).is_some_and(|rest| rest.starts_with(with))
     }
 
@@ -164,43 +167,52 @@ impl Parser<'_, '_> {
         self.text.get(from..to).unwrap_or_default()
     }
 
-    pub(super) fn around(&self) -> String {
+    pub(super) fn excerpt(&self) -> String {
         self.text.get(self.pos..self.end).unwrap_or_default().chars().take(16).collect()
     }
 
-    /// Something that stands inside something else, on this side of the bounds.
-    pub(super) fn nested<T>(&mut self, what: &str, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
-        if self.nesting >= NESTING {
-            return stop(format!("parts of the line stand in each other more than {NESTING} deep"));
+    /// Parses a nested construct and limits the depth.
+    pub(super) fn parse_inside<T>(
+        &mut self,
+        label: &str,
+        read: impl FnOnce(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<T> {
+        if self.nesting >= MAX_NESTING {
+            return parse_error(format!("parts of the line are nested more than {MAX_NESTING} deep"));
         }
         self.nesting += 1;
         let heredocs = std::mem::take(&mut self.heredocs);
-        let piped = self.piped.take();
-        let here = std::mem::replace(&mut self.here, Here { substituted: true, ..Here::default() });
-        self.inside.push(what.to_owned());
-        let got = read(self)?;
-        self.inside.pop();
-        if self.here.heredocs > 0 && self.here.commands > 1 {
-            self.found.unsure("a substitution holds a here-document and other commands; bash may join them");
+        let piped = self.piped_text.take();
+        let outer_substitution = std::mem::replace(
+            &mut self.substitution,
+            SubstitutionState { is_inside: true, ..SubstitutionState::default() },
+        );
+        self.enclosing.push(label.to_owned());
+        let value = read(self)?;
+        self.enclosing.pop();
+        if self.substitution.heredocs > 0 && self.substitution.commands > 1 {
+            self.findings.mark_uncertain(
+                "a substitution contains a here-document and other commands; bash may join them",
+            );
         }
-        self.here = here;
+        self.substitution = outer_substitution;
         if !self.heredocs.is_empty() {
-            return stop(format!("a here-document inside {what} has no end"));
+            return parse_error(format!("a here-document inside {label} is not terminated"));
         }
         self.heredocs = heredocs;
-        self.piped = piped;
+        self.piped_text = piped;
         self.nesting -= 1;
-        Ok(got)
+        Ok(value)
     }
 
-    /// Blanks, continued lines and comments.
-    pub(super) fn blanks(&mut self) {
+    /// Skips blanks, continued lines and comments.
+    pub(super) fn skip_blanks(&mut self) {
         loop {
-            match self.byte(0) {
+            match self.peek_byte(0) {
                 Some(b' ' | b'\t') => self.pos += 1,
-                Some(b'\\') if self.byte(1) == Some(b'\n') => self.pos += 2,
+                Some(b'\\') if self.peek_byte(1) == Some(b'\n') => self.pos += 2,
                 Some(b'#') => {
-                    while self.byte(0).is_some_and(|b| b != b'\n') {
+                    while self.peek_byte(0).is_some_and(|b| b != b'\n') {
                         self.pos += 1;
                     }
                 }
@@ -209,168 +221,172 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// A newline of the grammar: here the bodies of here-documents follow.
-    pub(super) fn newline(&mut self) -> Read<()> {
+    /// Parses a newline and the bodies of the here-documents that follow it.
+    pub(super) fn parse_newline(&mut self) -> ParseResult<()> {
         self.pos += 1;
         for heredoc in std::mem::take(&mut self.heredocs) {
-            self.heredoc_body(&heredoc)?;
+            self.parse_heredoc_body(&heredoc)?;
         }
         Ok(())
     }
 
-    pub(super) fn newlines(&mut self) -> Read<()> {
+    pub(super) fn skip_newlines(&mut self) -> ParseResult<()> {
         loop {
-            self.blanks();
-            if self.byte(0) != Some(b'\n') {
+            self.skip_blanks();
+            if self.peek_byte(0) != Some(b'\n') {
                 return Ok(());
             }
-            self.newline()?;
+            self.parse_newline()?;
         }
     }
 
-    /// The reserved word that stands here, if one does: unquoted, whole.
-    pub(super) fn reserved(&self) -> Option<&str> {
+    /// Returns the reserved word at the current position, if it is unquoted and complete.
+    pub(super) fn reserved_word(&self) -> Option<&str> {
         let rest = self.text.get(self.pos..self.end)?;
         let word = rest.split([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')']).next()?;
         is_reserved_word(word).then_some(word)
     }
 
-    pub(super) fn is_reserved(&self, word: &str) -> bool {
-        self.reserved() == Some(word)
+    pub(super) fn at_reserved_word(&self, word: &str) -> bool {
+        self.reserved_word() == Some(word)
     }
 
-    /// Takes a reserved word that has to stand here.
-    pub(super) fn expect(&mut self, word: &str) -> Read<()> {
-        self.blanks();
-        if !self.is_reserved(word) {
-            return stop(format!("syntax: `{word}` is missing before `{}`", self.around()));
+    /// Skips a required reserved word.
+    pub(super) fn expect_reserved(&mut self, word: &str) -> ParseResult<()> {
+        self.skip_blanks();
+        if !self.at_reserved_word(word) {
+            return parse_error(format!("syntax: `{word}` is missing before `{}`", self.excerpt()));
         }
         self.pos += word.len();
         Ok(())
     }
 
-    /// Commands until something that closes: the end, `)`, `;;`, or a closing word.
-    pub(super) fn list(&mut self) -> Read<()> {
-        self.commands().map(|_| ())
+    /// Parses commands up to a closing token: the end, `)`, `;;`, or a closing word.
+    pub(super) fn parse_list(&mut self) -> ParseResult<()> {
+        self.parse_commands().map(|_| ())
     }
 
-    /// Commands of which there has to be one.
-    pub(super) fn some_list(&mut self) -> Read<()> {
-        match self.commands()? {
-            0 => stop(format!("syntax: a command is missing before `{}`", self.around())),
+    /// Parses a list of at least one command.
+    pub(super) fn parse_nonempty_list(&mut self) -> ParseResult<()> {
+        match self.parse_commands()? {
+            0 => parse_error(format!("syntax: a command is missing before `{}`", self.excerpt())),
             _ => Ok(()),
         }
     }
 
-    fn commands(&mut self) -> Read<usize> {
+    fn parse_commands(&mut self) -> ParseResult<usize> {
         let mut count = 0;
         loop {
-            self.newlines()?;
-            if self.closes() {
+            self.skip_newlines()?;
+            if self.at_list_end() {
                 return Ok(count);
             }
             count += 1;
-            self.and_or()?;
-            self.blanks();
-            self.no_split_operator()?;
-            match (self.byte(0), self.byte(1)) {
+            self.parse_and_or()?;
+            self.skip_blanks();
+            self.reject_split_operator()?;
+            match (self.peek_byte(0), self.peek_byte(1)) {
                 (Some(b';'), Some(b';' | b'&')) => return Ok(count),
                 (Some(b';' | b'&'), _) => self.pos += 1,
-                (Some(b'\n'), _) => self.newline()?,
+                (Some(b'\n'), _) => self.parse_newline()?,
                 _ => return Ok(count),
             }
         }
     }
 
-    fn closes(&self) -> bool {
-        match self.byte(0) {
+    fn at_list_end(&self) -> bool {
+        match self.peek_byte(0) {
             None | Some(b')') => true,
-            Some(b';') => self.byte(1).is_some_and(|b| b == b';' || b == b'&'),
-            _ => self.reserved().is_some_and(|word| CLOSERS.contains(&word)),
+            Some(b';') => self.peek_byte(1).is_some_and(|b| b == b';' || b == b'&'),
+            _ => self.reserved_word().is_some_and(|word| CLOSING_WORDS.contains(&word)),
         }
     }
 
-    /// `&\` at the end of a line joins with what follows; nobody writes that, so nothing is guessed.
-    pub(super) fn no_split_operator(&self) -> Read<()> {
-        let operator = self.byte(0).is_some_and(|b| b"&|;<>()".contains(&b));
-        if operator && self.byte(1) == Some(b'\\') && self.byte(2) == Some(b'\n') {
-            return stop("an operator is continued on the next line");
+    /// Rejects an operator before a continued line (`&\`), because it joins with the following text.
+    pub(super) fn reject_split_operator(&self) -> ParseResult<()> {
+        let operator = self.peek_byte(0).is_some_and(|b| b"&|;<>()".contains(&b));
+        if operator && self.peek_byte(1) == Some(b'\\') && self.peek_byte(2) == Some(b'\n') {
+            return parse_error("an operator is continued on the next line");
         }
         Ok(())
     }
 
-    fn and_or(&mut self) -> Read<()> {
+    fn parse_and_or(&mut self) -> ParseResult<()> {
         loop {
-            self.pipeline()?;
-            self.blanks();
-            self.no_split_operator()?;
-            if !self.starts("&&") && !self.starts("||") {
+            self.parse_pipeline()?;
+            self.skip_blanks();
+            self.reject_split_operator()?;
+            if !self.starts_with("&&") && !self.starts_with("||") {
                 return Ok(());
             }
             self.pos += 2;
-            self.newlines()?;
+            self.skip_newlines()?;
         }
     }
 
-    pub(super) fn pipeline(&mut self) -> Read<()> {
-        self.piped = None;
-        let counts = self.found.counts();
-        let outer = self.pipe.take();
+    pub(super) fn parse_pipeline(&mut self) -> ParseResult<()> {
+        self.piped_text = None;
+        let counts = self.findings.counts();
+        let outer = self.pipe_start.take();
         loop {
-            self.blanks();
-            match self.reserved() {
+            self.skip_blanks();
+            match self.reserved_word() {
                 Some("!") => self.pos += 1,
-                Some("time") => self.time()?,
+                Some("time") => self.parse_time()?,
                 _ => break,
             }
         }
         loop {
-            self.command()?;
-            self.blanks();
-            self.no_split_operator()?;
-            match (self.byte(0), self.byte(1)) {
+            self.parse_command()?;
+            self.skip_blanks();
+            self.reject_split_operator()?;
+            match (self.peek_byte(0), self.peek_byte(1)) {
                 (Some(b'|'), Some(b'|')) => break,
                 (Some(b'|'), Some(b'&')) => self.pos += 2,
                 (Some(b'|'), _) => self.pos += 1,
                 _ => break,
             }
-            self.pipe = Some(counts);
-            self.newlines()?;
+            self.pipe_start = Some(counts);
+            self.skip_newlines()?;
         }
-        self.piped = None;
-        self.pipe = outer;
+        self.piped_text = None;
+        self.pipe_start = outer;
         Ok(())
     }
 
-    /// `time` is a word of the grammar; it is listed because people look for it.
-    fn time(&mut self) -> Read<()> {
+    /// Parses `time`, which is a reserved word; it is listed because users expect to see it.
+    fn parse_time(&mut self) -> ParseResult<()> {
         let start = self.pos;
         self.pos += "time".len();
-        let mut words = vec![Word::Known("time".to_owned())];
-        self.blanks();
-        if self.starts("-p ") {
+        let mut words = vec![ShellWord::Known("time".to_owned())];
+        self.skip_blanks();
+        if self.starts_with("-p ") {
             self.pos += 2;
-            words.push(Word::Known("-p".to_owned()));
-            self.blanks();
-        } else if self.byte(0) == Some(b'-') {
-            return stop("`time` with options is read differently by different shells");
+            words.push(ShellWord::Known("-p".to_owned()));
+            self.skip_blanks();
+        } else if self.peek_byte(0) == Some(b'-') {
+            return parse_error("shells parse `time` with options differently");
         }
-        if self.here.substituted || self.byte(0) == Some(b'(') {
-            self.found
-                .unsure("`time` before a group or in a substitution is not read the same way everywhere");
+        if self.substitution.is_inside || self.peek_byte(0) == Some(b'(') {
+            self.findings
+                .mark_uncertain("shells parse `time` before a group or in a substitution differently");
         }
-        self.begins(start);
-        self.emit(Command { words, inside: self.inside.clone(), ..Command::default() })
+        self.note_command_start(start);
+        self.emit_command(ShellCommand {
+            words,
+            enclosing: self.enclosing.clone(),
+            ..ShellCommand::default()
+        })
     }
 
-    /// Notes where a command begins, for the second reading.
-    pub(super) fn begins(&mut self, at: usize) {
-        if self.original {
-            self.found.starts.push(at);
+    /// Records the position of a command for the comparison with tree-sitter.
+    pub(super) fn note_command_start(&mut self, at: usize) {
+        if self.is_original {
+            self.findings.command_starts.push(at);
         }
     }
 
-    pub(super) fn emit(&mut self, command: Command) -> Read<()> {
-        if self.found.command(command) { Ok(()) } else { stop("too many commands") }
+    pub(super) fn emit_command(&mut self, command: ShellCommand) -> ParseResult<()> {
+        if self.findings.add_command(command) { Ok(()) } else { parse_error("too many commands") }
     }
 }

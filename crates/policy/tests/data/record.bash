@@ -1,6 +1,6 @@
-# Runs lines that a test made up, without running anything: every name of the vocabulary is a function that only says
-# with which words it was called, PATH leads nowhere, and what is not found is said, too. Lines come on descriptor 3,
-# each ended by NUL; what was called goes to descriptor 9, faults to standard error.
+# Evaluates generated lines without running anything: every name of the vocabulary is a function that only records its
+# arguments, PATH is empty, and unknown names are recorded too. Lines come on descriptor 3, each terminated by NUL; calls
+# are written to descriptor 9, errors to standard error.
 PATH=/nonexistent
 unset IFS CDPATH BASH_ENV ENV
 FUNCNEST=30
@@ -20,7 +20,7 @@ for name in aa bb cc dd ee cd echo printf true false test ls rm cat git cargo ki
     comm diff find yes npm make sudo; do
     builtin eval "$name() { say $name \"\$@\"; }"
 done
-# Wrappers that run their words, as the real ones do.
+# Wrappers that run their arguments like the real ones.
 for name in nohup setsid busybox; do
     builtin eval "$name() { say $name \"\$@\"; \"\$@\"; }"
 done

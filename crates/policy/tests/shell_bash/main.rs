@@ -1,11 +1,12 @@
-//! The same lines given to a real bash: what it would run is in the reading, word by word, or the reading is unsure.
+//! Runs the same lines in a real bash: each command that bash would run must be in the parse result, word by
+//! word, or the line must be uncertain.
 //!
-//! Bash runs nothing here: `data/record.bash` puts a recorder in the place of every name, lines are made of a harmless
-//! vocabulary without any path, in a directory that is thrown away. `MINKE_LONG=1` tries a million lines.
+//! Bash runs nothing here: `data/record.bash` replaces every name by a recorder, and lines use a harmless
+//! vocabulary without paths, in a temporary directory. `MINKE_LONG=1` tests a million lines.
 
-#![expect(clippy::disallowed_methods, reason = "a test may start bash and look at its surroundings")]
+#![expect(clippy::disallowed_methods, reason = "the test starts bash and reads environment variables")]
 
-mod made;
+mod generated;
 mod programs;
 mod wrappers;
 
@@ -13,26 +14,26 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use made::Maker;
-use minke_policy::shell::{self, Line, Word};
+use generated::LineGenerator;
+use minke_policy::shell::{self, ShellLine, ShellWord};
 
-/// How many lines are tried.
-const LINES: usize = 20_000;
-/// How many faults are shown.
-const SHOWN: usize = 15;
-/// How many a bash gets at once.
-const BATCH: usize = 500;
-/// How long a bash may take for them.
-const SECONDS: &str = "60";
+/// The number of tested lines.
+const LINE_COUNT: usize = 20_000;
+/// The maximum number of mismatches that are shown.
+const MAX_SHOWN: usize = 15;
+/// The number of lines that one bash process gets.
+const LINES_PER_BATCH: usize = 500;
+/// The time limit of one bash process, in seconds.
+const TIME_LIMIT: &str = "60";
 
-/// What bash did with one line.
+/// The calls that bash recorded for one line.
 #[derive(Debug, Default, Clone)]
-struct Ran {
+struct BashRun {
     calls: Vec<Vec<String>>,
     malformed: bool,
 }
 
-fn bash(lines: &[String], directory: &Path) -> Vec<Ran> {
+fn run_in_bash(lines: &[String], directory: &Path) -> Vec<BashRun> {
     let mut text = String::new();
     for line in lines {
         text.push_str(line);
@@ -43,11 +44,11 @@ fn bash(lines: &[String], directory: &Path) -> Vec<Ran> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/record.bash");
     let work = directory.join("work");
     std::fs::create_dir_all(&work).expect("the directory is made");
-    // Faults go through a file: nobody reads two pipes at once here.
+    // Errors go to a file, because the test reads only one pipe.
     let faults = std::fs::File::create(directory.join("faults")).expect("a file for faults");
     let child = Command::new("timeout")
         .args([
-            SECONDS,
+            TIME_LIMIT,
             "bash",
             "--norc",
             "--noprofile",
@@ -66,13 +67,13 @@ fn bash(lines: &[String], directory: &Path) -> Vec<Ran> {
         .expect("bash starts");
     let output = child.wait_with_output().expect("bash ends");
     let hung = output.status.code() == Some(124);
-    let mut ran = vec![Ran::default(); lines.len()];
+    let mut ran = vec![BashRun::default(); lines.len()];
     for record in String::from_utf8_lossy(&output.stdout).lines() {
         let mut fields = record.split('\x1f');
         let id: usize = fields
             .next()
             .and_then(|id| id.parse().ok())
-            .unwrap_or_else(|| panic!("a record begins with its line: {record:?}"));
+            .unwrap_or_else(|| panic!("a record must begin with its line number: {record:?}"));
         ran[id - 1].calls.push(fields.map(|field| field.replace('\x1e', "\n")).collect());
     }
     let faults = std::fs::read(directory.join("faults")).expect("faults can be read");
@@ -89,36 +90,38 @@ fn bash(lines: &[String], directory: &Path) -> Vec<Ran> {
         }
     }
     if hung {
-        // A made-up line may wait for itself; what stands behind it in its batch was not tried, and that is counted.
+        // A generated line may wait for itself; the rest of its batch is not tested, and that is counted.
         ran.truncate(seen.saturating_sub(1));
     } else {
-        assert_eq!(seen, lines.len(), "bash went through all lines");
+        assert_eq!(seen, lines.len(), "bash processed all lines");
     }
     ran
 }
 
-/// Whether a call is what the words say; an unknown word stands for any number of words.
-fn fits(words: &[Word], call: &[String]) -> bool {
+/// Returns whether a call matches the words; an unknown word matches any number of words.
+fn matches_call(words: &[ShellWord], call: &[String]) -> bool {
     match words.split_first() {
         None => call.is_empty(),
-        Some((Word::Known(word), rest)) => call.first() == Some(word) && fits(rest, &call[1..]),
-        Some((Word::Unknown { .. }, rest)) => (0..=call.len()).any(|taken| fits(rest, &call[taken..])),
+        Some((ShellWord::Known(word), rest)) => call.first() == Some(word) && matches_call(rest, &call[1..]),
+        Some((ShellWord::Unknown { .. }, rest)) => {
+            (0..=call.len()).any(|taken| matches_call(rest, &call[taken..]))
+        }
     }
 }
 
-/// What is wrong with a reading, given what bash did.
-fn fault(read: &Line, ran: &Ran) -> Option<String> {
-    if read.unsure.is_some() {
+/// Describes a call of bash that the parse result lacks.
+fn find_mismatch(read: &ShellLine, ran: &BashRun) -> Option<String> {
+    if read.uncertain_reason.is_some() {
         return None;
     }
     let missed =
-        ran.calls.iter().find(|call| !read.commands.iter().any(|command| fits(&command.words, call)));
-    missed.map(|call| format!("bash ran {call:?}, which is not in {:?}", read.shown()))
+        ran.calls.iter().find(|call| !read.commands.iter().any(|command| matches_call(&command.words, call)));
+    missed.map(|call| format!("bash ran {call:?}, which is not in {:?}", read.command_texts()))
 }
 
-/// Lines of the table of features that stay inside the directory: no paths, no wrappers that only bash knows the
-/// recorder's way.
-fn given() -> Vec<String> {
+/// Returns lines from the feature table that stay inside the directory: without paths, and without wrappers
+/// that bypass the recorder.
+fn feature_lines() -> Vec<String> {
     let mut feature = "";
     let mut lines = Vec::new();
     for text in include_str!("../data/shell-features.txt").lines() {
@@ -139,49 +142,52 @@ fn given() -> Vec<String> {
     lines
 }
 
-/// What came of some lines.
+/// The results for some lines.
 #[derive(Debug, Default)]
-struct Tried {
+struct TrialResult {
     sure: usize,
     calls: usize,
     wrong: usize,
     malformed: usize,
-    /// Lines behind one that did not end.
+    /// Lines after one that did not end.
     untried: usize,
     faults: String,
 }
 
-fn tried(batches: impl Iterator<Item = usize>, seed: u64) -> Tried {
-    let directory = tempfile::tempdir().expect("a directory to throw away");
-    let mut tried = Tried::default();
-    let given = given();
+fn run_trials(batches: impl Iterator<Item = usize>, seed: u64) -> TrialResult {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut trial = TrialResult::default();
+    let given = feature_lines();
     for batch in batches {
-        let mut maker = Maker::new(seed.wrapping_mul(1_000_003).wrapping_add(batch as u64));
-        let made: Vec<String> = (0..BATCH).map(|_| maker.line(&given)).collect();
-        let ran = bash(&made, directory.path());
-        tried.untried += made.len() - ran.len();
-        for (line, ran) in made.iter().zip(&ran) {
-            let read = shell::read(line);
-            let sure = read.unsure.is_none();
-            tried.calls += ran.calls.len();
-            tried.sure += usize::from(sure);
-            if let Some(fault) = fault(&read, ran) {
-                tried.wrong += 1;
-                if tried.wrong <= SHOWN {
-                    let _ = writeln!(tried.faults, "{line:?}\n  {fault}");
+        let mut generator = LineGenerator::new(seed.wrapping_mul(1_000_003).wrapping_add(batch as u64));
+        let generated_lines: Vec<String> =
+            (0..LINES_PER_BATCH).map(|_| generator.next_line(&given)).collect();
+        let ran = run_in_bash(&generated_lines, directory.path());
+        trial.untried += generated_lines.len() - ran.len();
+        for (line, ran) in generated_lines.iter().zip(&ran) {
+            let read = shell::parse_shell_line(line);
+            let sure = read.uncertain_reason.is_none();
+            trial.calls += ran.calls.len();
+            trial.sure += usize::from(sure);
+            if let Some(fault) = find_mismatch(&read, ran) {
+                trial.wrong += 1;
+                if trial.wrong <= MAX_SHOWN {
+                    let _ = writeln!(trial.faults, "{line:?}\n  {fault}");
                 }
             }
-            // What an earlier line left running may complain while this one has its turn: alone, it has nobody's faults.
-            let alone = || bash(std::slice::from_ref(line), directory.path()).iter().any(|ran| ran.malformed);
+            // A process that an earlier line left running may print errors during this line, so run the line
+            // alone.
+            let alone =
+                || run_in_bash(std::slice::from_ref(line), directory.path()).iter().any(|ran| ran.malformed);
             if ran.malformed && sure && alone() {
-                tried.malformed += 1;
-                if tried.malformed <= SHOWN {
-                    let _ = writeln!(tried.faults, "malformed for bash, yet sure: {line:?}");
+                trial.malformed += 1;
+                if trial.malformed <= MAX_SHOWN {
+                    let _ = writeln!(trial.faults, "bash rejects a line that is certain: {line:?}");
                 }
             }
         }
     }
-    tried
+    trial
 }
 
 #[test]
@@ -192,16 +198,19 @@ fn what_bash_runs_is_in_the_reading() {
         return;
     }
     let asked = std::env::var("MINKE_LINES").ok().and_then(|lines| lines.parse().ok());
-    let lines = asked.unwrap_or(if std::env::var_os("MINKE_LONG").is_some() { 1_000_000 } else { LINES });
+    let lines =
+        asked.unwrap_or(if std::env::var_os("MINKE_LONG").is_some() { 1_000_000 } else { LINE_COUNT });
     let seed: u64 = std::env::var("MINKE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(5);
-    let batches = lines / BATCH;
+    let batches = lines / LINES_PER_BATCH;
     let halves = std::thread::scope(|scope| {
         let running: Vec<_> = (0..2)
-            .map(|half| scope.spawn(move || tried((0..batches).filter(move |batch| batch % 2 == half), seed)))
+            .map(|half| {
+                scope.spawn(move || run_trials((0..batches).filter(move |batch| batch % 2 == half), seed))
+            })
             .collect();
-        running.into_iter().map(|half| half.join().expect("a half ends")).collect::<Vec<Tried>>()
+        running.into_iter().map(|half| half.join().expect("a half ends")).collect::<Vec<TrialResult>>()
     });
-    let total = |of: fn(&Tried) -> usize| -> usize { halves.iter().map(of).sum() };
+    let total = |of: fn(&TrialResult) -> usize| -> usize { halves.iter().map(of).sum() };
     let (sure, calls) = (total(|t| t.sure), total(|t| t.calls));
     let (wrong, malformed) = (total(|t| t.wrong), total(|t| t.malformed));
     let faults: String = halves.iter().map(|half| half.faults.as_str()).collect();
@@ -210,7 +219,7 @@ fn what_bash_runs_is_in_the_reading() {
     );
     assert!(wrong == 0 && malformed == 0, "{wrong} wrong, {malformed} malformed:\n{faults}");
     let untried = total(|t| t.untried);
-    assert!(untried * 20 <= lines, "{untried} lines stand behind some that did not end");
-    assert!(sure * 2 > lines, "only {sure} of {lines} lines are sure: the test says little");
+    assert!(untried * 20 <= lines, "{untried} lines were skipped after lines that did not end");
+    assert!(sure * 2 > lines, "only {sure} of {lines} lines are certain: the test is too weak");
     assert!(calls > lines, "bash ran only {calls} commands");
 }

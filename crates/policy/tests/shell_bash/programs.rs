@@ -1,15 +1,16 @@
-//! Real programs with flags that run something: where the machine's own program starts the recorder, no rule for the
-//! program's first words has vouched for the line.
+//! Real programs with flags that run something: if the program on this machine starts the recorder, no rule
+//! for its first words may have allowed the line.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use minke_policy::{Judging, Layer, Posture, Rule, RuleSet, Tier, judge};
+use minke_policy::{PolicyContext, PolicyRule, Posture, RuleLayer, RuleSet, SandboxBackend, judge_action};
 use minke_record::{Action, Judgement, Scope};
 
-/// Lines that start `./z` if the machine has the program, with the words of the rule that allows it. `$W` is the directory.
-const LINES: &[(&str, &str)] = &[
+/// The words of the allow rule, and a line that starts `./z` if the machine has the program. `$W` is the
+/// directory.
+const PROGRAM_LINES: &[(&str, &str)] = &[
     ("tar", "tar cfI x ./z ."),
     ("tar", "tar cIf ./z x ."),
     ("tar", "tar -cI ./z -f x a"),
@@ -98,7 +99,7 @@ const LINES: &[(&str, &str)] = &[
     ("man", "man -P ./z ls"),
 ];
 
-fn prepare(work: &Path, log: &Path) {
+fn prepare_dir(work: &Path, log: &Path) {
     let write = |name: &str, text: &str, mode: u32| {
         let path = work.join(name);
         std::fs::write(&path, text).expect("a file is written");
@@ -118,8 +119,8 @@ fn prepare(work: &Path, log: &Path) {
     write("big", &"a line of text\n".repeat(50_000), 0o644);
 }
 
-fn run(line: &str, work: &Path) {
-    // A program that waits for a person or for itself is ended; what it started until then is in the log.
+fn run_line(line: &str, work: &Path) {
+    // Stop a program that waits for input; the log has everything that it started until then.
     let ended = Command::new("timeout")
         .args(["-k", "1", "10", "/bin/bash", "--norc", "--noprofile", "-c", line])
         .current_dir(work)
@@ -138,55 +139,63 @@ fn run(line: &str, work: &Path) {
     ended.expect("timeout starts");
 }
 
-fn allowed(words: &str, line: &str) -> bool {
-    let rules = format!("rule = [{}, {}]", Rule::command(Judgement::Allow, words).line(), OTHERS);
-    let (rules, _) = RuleSet::read(Layer::User, "policy.toml", &rules).expect("the rules are good");
-    let scope = Scope::write("/w");
-    let by = Judging { rules: &rules, cwd: "/w", ..Judging::new(Posture::Ask, &scope, Tier::A) };
+fn is_allowed(words: &str, line: &str) -> bool {
+    let rules = format!(
+        "rule = [{}, {}]",
+        PolicyRule::for_command(Judgement::Allow, words).to_toml_line(),
+        OTHER_RULES
+    );
+    let (rules, _) = RuleSet::parse(RuleLayer::User, "policy.toml", &rules).expect("the rules are good");
+    let scope = Scope::writable("/w");
+    let context = PolicyContext {
+        rules: &rules,
+        cwd: "/w",
+        ..PolicyContext::new(Posture::Ask, &scope, SandboxBackend::Namespaces)
+    };
     let line = line.replace("$W", "/w");
-    judge(&by, &Action { command: Some(line), side_effects: true, ..Action::default() }).outcome
+    judge_action(&context, &Action { command: Some(line), side_effects: true, ..Action::default() }).outcome
         == Judgement::Allow
 }
 
-/// What a careful person allows beside it.
-const OTHERS: &str = r#"{ action = "allow", command = "echo" }, { action = "allow", command = "set" },
+/// Further rules of a careful user.
+const OTHER_RULES: &str = r#"{ action = "allow", command = "echo" }, { action = "allow", command = "set" },
     { action = "allow", command = "wait" }, { action = "allow", command = "trap" }, { action = "allow", command = "true" }"#;
 
 #[test]
 fn what_real_programs_start_by_a_flag_no_rule_has_vouched_for() {
-    let directory = tempfile::tempdir().expect("a directory to throw away");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let (work, log) = (directory.path().join("work"), directory.path().join("log"));
     let (mut started, mut wrong) = (0, Vec::new());
-    for (words, line) in LINES {
+    for (words, line) in PROGRAM_LINES {
         let _ = std::fs::remove_dir_all(&work);
         std::fs::create_dir(&work).expect("a directory to work in");
-        prepare(&work, &log);
+        prepare_dir(&work, &log);
         std::fs::write(&log, "").expect("the log is emptied");
         if words.starts_with("git") {
-            run(
+            run_line(
                 "git init -q .; git add a; git commit -qm 1; git commit -q --allow-empty -m 2; echo more >> a",
                 &work,
             );
         }
-        run(&line.replace("$W", work.to_str().expect("text")), &work);
+        run_line(&line.replace("$W", work.to_str().expect("text")), &work);
         let ran = !std::fs::read_to_string(&log).expect("the log").is_empty();
         started += usize::from(ran);
-        // Whether the machine has the program or not: the verdict is the same.
-        if allowed(words, line) {
+        // The verdict is the same whether the machine has the program or not.
+        if is_allowed(words, line) {
             wrong.push(format!(
                 "{line:?} is allowed by a rule for `{words}`{}",
                 if ran { ", and it ran" } else { "" }
             ));
         }
         if !ran {
-            eprintln!("did not start it here: {line:?}");
+            eprintln!("did not start the recorder here: {line:?}");
         }
     }
-    eprintln!("{} lines, {started} started the recorder on this machine", LINES.len());
+    eprintln!("{} lines, {started} started the recorder on this machine", PROGRAM_LINES.len());
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
     assert!(
-        started * 2 > LINES.len(),
-        "only {started} of {} lines started it: the test says little",
-        LINES.len()
+        started * 2 > PROGRAM_LINES.len(),
+        "only {started} of {} lines started the recorder: the test is too weak",
+        PROGRAM_LINES.len()
     );
 }

@@ -1,4 +1,4 @@
-//! Real wrappers with their real options, before a program that only says how it was called.
+//! Real wrappers with real options, before a program that records its arguments.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 
 use minke_policy::shell;
 
-use crate::fits;
+use crate::matches_call;
 
-/// Wrappers that are tried if this machine has them.
-const TOOLS: &[&str] = &[
+/// Wrappers that are tested if this machine has them.
+const WRAPPER_PROGRAMS: &[&str] = &[
     "env", "timeout", "nice", "nohup", "stdbuf", "setsid", "xargs", "find", "flock", "ionice", "taskset",
     "chrt", "bash", "sh", "dash", "sudo", "time", "watch", "script", "busybox", "strace",
 ];
 
-/// Lines, and whether they have to be sure.
-const LINES: &[(&str, bool)] = &[
+/// Lines, and whether they must be certain.
+const WRAPPER_LINES: &[(&str, bool)] = &[
     ("env seen a", true),
     ("env - seen a", true),
     ("env -i seen a", true),
@@ -111,10 +111,10 @@ const LINES: &[(&str, bool)] = &[
     ("sh -c 'echo $'\\''a'\\''; seen b'", false),
 ];
 
-fn tools(directory: &Path) -> PathBuf {
+fn link_tools(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     std::fs::create_dir(&bin).expect("a directory for programs");
-    for tool in TOOLS.iter().chain(&["echo", "cat"]) {
+    for tool in WRAPPER_PROGRAMS.iter().chain(&["echo", "cat"]) {
         for place in ["/usr/bin", "/bin"] {
             let real = Path::new(place).join(tool);
             if real.exists() && !bin.join(tool).exists() {
@@ -132,20 +132,20 @@ fn tools(directory: &Path) -> PathBuf {
 
 #[test]
 fn real_wrappers_run_what_is_read() {
-    let directory = tempfile::tempdir().expect("a directory to throw away");
-    let bin = tools(directory.path());
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let bin = link_tools(directory.path());
     let work = directory.path().join("work");
     std::fs::create_dir(&work).expect("a directory to work in");
     let log = directory.path().join("log");
     let (mut ran, mut skipped) = (0, 0);
     let mut faults = String::new();
-    for (line, sure) in LINES {
-        let read = shell::read(line);
-        if read.unsure.is_none() != *sure {
+    for (line, sure) in WRAPPER_LINES {
+        let read = shell::parse_shell_line(line);
+        if read.uncertain_reason.is_none() != *sure {
             faults.push_str(&format!(
                 "{line:?} should be {}: {:?}\n",
                 if *sure { "sure" } else { "unsure" },
-                read.unsure
+                read.uncertain_reason
             ));
         }
         std::fs::write(&log, "").expect("the log is emptied");
@@ -167,13 +167,16 @@ fn real_wrappers_run_what_is_read() {
         for call in logged.split_terminator('\x1e') {
             let call: Vec<String> = call.trim_end_matches('\x1f').split('\x1f').map(str::to_owned).collect();
             ran += 1;
-            let listed = read.commands.iter().any(|command| fits(&command.words, &call));
-            if !listed && read.unsure.is_none() {
-                faults.push_str(&format!("{line:?} ran {call:?}, which is not in {:?}\n", read.shown()));
+            let listed = read.commands.iter().any(|command| matches_call(&command.words, &call));
+            if !listed && read.uncertain_reason.is_none() {
+                faults.push_str(&format!(
+                    "{line:?} ran {call:?}, which is not in {:?}\n",
+                    read.command_texts()
+                ));
             }
         }
     }
-    eprintln!("{} lines, {ran} calls seen, {skipped} skipped", LINES.len());
+    eprintln!("{} lines, {ran} calls seen, {skipped} skipped", WRAPPER_LINES.len());
     assert!(faults.is_empty(), "{faults}");
-    assert!(ran >= LINES.len() / 2, "only {ran} calls were seen");
+    assert!(ran >= WRAPPER_LINES.len() / 2, "only {ran} calls were seen");
 }

@@ -1,20 +1,20 @@
-//! What API clients send: a call, and the answer to one that waits.
+//! Requests of API clients: a call, and the answer to an approval.
 
 use minke_record::{Ask, CallId, Decision, ErrorCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::verdict::{ExecutionKind, Proposal};
+use super::precheck::{ExecutionKind, ProposedRules};
 use crate::event::Refusal;
 
-/// Our tool behind `local_shell`.
-pub(crate) const SHELL: &str = "Bash";
+/// The tool behind `local_shell`.
+pub(crate) const SHELL_TOOL: &str = "Bash";
 
-/// `tool/invoke`: the thread's pod runs it, through its own gate.
+/// `tool/invoke`: the thread's pod makes the call under its policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolInvoke {
-    /// Older clients name none in the body; then the address must.
+    /// Older clients omit it in the body; then the URL must contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
     pub call: ApiCall,
@@ -23,8 +23,8 @@ pub struct ToolInvoke {
 }
 
 impl ToolInvoke {
-    /// Where it is to run, if the client says so.
-    pub fn wanted_cwd(&self) -> Option<&str> {
+    /// Returns the requested working directory.
+    pub fn requested_cwd(&self) -> Option<&str> {
         let own = match &self.call.payload {
             ToolPayload::LocalShell { params } => params.cwd.as_deref(),
             ToolPayload::Function { .. } | ToolPayload::Custom { .. } | ToolPayload::Mcp { .. } => None,
@@ -33,7 +33,7 @@ impl ToolInvoke {
     }
 }
 
-/// A call as a client writes it.
+/// A call in the form of API clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApiCall {
@@ -43,7 +43,7 @@ pub struct ApiCall {
     pub raw_tool_call_id: Option<String>,
 }
 
-/// What is called, and with what.
+/// The tool and its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -69,7 +69,7 @@ pub enum ToolPayload {
     },
 }
 
-/// A shell line.
+/// A shell command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LocalShell {
@@ -81,19 +81,19 @@ pub struct LocalShell {
 }
 
 impl ApiCall {
-    /// The name of our tool, and its arguments as JSON text: what `call_tool` takes.
-    pub fn tool(&self) -> (String, String) {
+    /// Returns the tool name and the arguments as JSON text, as for `call_tool`.
+    pub fn tool_and_arguments(&self) -> (String, String) {
         match &self.payload {
             ToolPayload::Function { arguments } => (self.name.clone(), arguments.clone()),
             ToolPayload::Custom { input } => (self.name.clone(), json!({ "input": input }).to_string()),
             ToolPayload::LocalShell { params } => {
                 let mut arguments = json!({ "command": params.command });
                 if let Some(limit) = params.timeout_ms {
-                    #[expect(clippy::cast_precision_loss, reason = "no limit is so long that it matters")]
+                    #[expect(clippy::cast_precision_loss, reason = "limits are small enough")]
                     let seconds = limit as f64 / 1_000.0;
                     arguments["timeout"] = json!(seconds);
                 }
-                (SHELL.to_owned(), arguments.to_string())
+                (SHELL_TOOL.to_owned(), arguments.to_string())
             }
             ToolPayload::Mcp { server, tool, raw_arguments, .. } => {
                 let arguments = match raw_arguments {
@@ -114,7 +114,7 @@ impl ApiCall {
         }
     }
 
-    /// The id that the client gave the call itself.
+    /// Returns the client's own id of the call.
     pub fn call_id(&self) -> Option<CallId> {
         let inner = match &self.payload {
             ToolPayload::Mcp { raw_tool_call_id, .. } => raw_tool_call_id.as_ref(),
@@ -126,56 +126,57 @@ impl ApiCall {
     }
 }
 
-/// `approval/answer`: goes on with a call that waits.
+/// `approval/answer`: answers an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalAnswer {
     pub approval_id: String,
-    pub decision: OlderDecision,
+    pub decision: LegacyDecision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A decision: a word, or an object with the word as its `type`.
+/// A decision: a string, or an object with the string as its `type`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum OlderDecision {
+pub enum LegacyDecision {
     Approved,
     ApprovedForSession,
     ApprovedRule,
     Denied,
     Abort,
-    /// Older: `approved_rule` for a command.
+    /// Older form of `approved_rule` for a command.
     ApprovedExecpolicyAmendment {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         proposed_execpolicy_amendment: Vec<String>,
     },
-    /// Older: `approved_rule` for a host.
+    /// Older form of `approved_rule` for a host.
     NetworkPolicyAmendment {
         host: String,
         action: String,
     },
 }
 
-impl<'de> Deserialize<'de> for OlderDecision {
+impl<'de> Deserialize<'de> for LegacyDecision {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let given = Value::deserialize(deserializer)?;
-        let text = |name: &str| given.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
-        let word = given.as_str().map(ToOwned::to_owned).or_else(|| text("type"));
+        let consumed = Value::deserialize(deserializer)?;
+        let text = |name: &str| consumed.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+        let word = consumed.as_str().map(ToOwned::to_owned).or_else(|| text("type"));
         let missing = |name| <D::Error as serde::de::Error>::missing_field(name);
         Ok(match word.ok_or_else(|| missing("type"))?.as_str() {
-            "approved" => OlderDecision::Approved,
-            "approved_for_session" => OlderDecision::ApprovedForSession,
-            "approved_rule" => OlderDecision::ApprovedRule,
-            "denied" => OlderDecision::Denied,
-            "abort" => OlderDecision::Abort,
+            "approved" => LegacyDecision::Approved,
+            "approved_for_session" => LegacyDecision::ApprovedForSession,
+            "approved_rule" => LegacyDecision::ApprovedRule,
+            "denied" => LegacyDecision::Denied,
+            "abort" => LegacyDecision::Abort,
             "approved_execpolicy_amendment" => {
-                let list = given.get("proposed_execpolicy_amendment").cloned().unwrap_or_else(|| json!([]));
+                let list =
+                    consumed.get("proposed_execpolicy_amendment").cloned().unwrap_or_else(|| json!([]));
                 let list = serde_json::from_value(list).map_err(serde::de::Error::custom)?;
-                OlderDecision::ApprovedExecpolicyAmendment { proposed_execpolicy_amendment: list }
+                LegacyDecision::ApprovedExecpolicyAmendment { proposed_execpolicy_amendment: list }
             }
-            "network_policy_amendment" => OlderDecision::NetworkPolicyAmendment {
+            "network_policy_amendment" => LegacyDecision::NetworkPolicyAmendment {
                 host: text("host").ok_or_else(|| missing("host"))?,
                 action: text("action").ok_or_else(|| missing("action"))?,
             },
@@ -189,27 +190,27 @@ impl<'de> Deserialize<'de> for OlderDecision {
     }
 }
 
-impl OlderDecision {
-    /// Every decision that an ask takes, the older ones for its rule included.
-    pub fn available(ask: &Ask) -> Vec<OlderDecision> {
+impl LegacyDecision {
+    /// Returns all decisions that an ask accepts, including the older ones for its rule.
+    pub fn available_for(ask: &Ask) -> Vec<LegacyDecision> {
         let offered = |word: &Decision| ask.options.iter().any(|option| option == word.as_str());
         let own = [
-            (Decision::Approved, OlderDecision::Approved),
-            (Decision::ApprovedForSession, OlderDecision::ApprovedForSession),
-            (Decision::ApprovedRule, OlderDecision::ApprovedRule),
-            (Decision::Denied, OlderDecision::Denied),
-            (Decision::Abort, OlderDecision::Abort),
+            (Decision::Approved, LegacyDecision::Approved),
+            (Decision::ApprovedForSession, LegacyDecision::ApprovedForSession),
+            (Decision::ApprovedRule, LegacyDecision::ApprovedRule),
+            (Decision::Denied, LegacyDecision::Denied),
+            (Decision::Abort, LegacyDecision::Abort),
         ];
-        let mut all: Vec<OlderDecision> =
+        let mut all: Vec<LegacyDecision> =
             own.into_iter().filter(|(word, _)| offered(word)).map(|(_, decision)| decision).collect();
         if offered(&Decision::ApprovedRule) {
-            let proposal = Proposal::of(ask.subject.always.as_deref());
+            let proposal = ProposedRules::from_rule(ask.subject.always.as_deref());
             if !proposal.commands.is_empty() {
-                all.push(OlderDecision::ApprovedExecpolicyAmendment {
+                all.push(LegacyDecision::ApprovedExecpolicyAmendment {
                     proposed_execpolicy_amendment: Vec::new(),
                 });
             }
-            all.extend(proposal.hosts.into_iter().map(|amendment| OlderDecision::NetworkPolicyAmendment {
+            all.extend(proposal.hosts.into_iter().map(|amendment| LegacyDecision::NetworkPolicyAmendment {
                 host: amendment.host,
                 action: amendment.action,
             }));
@@ -217,29 +218,29 @@ impl OlderDecision {
         all
     }
 
-    /// The decision in our own words. An older one counts only for the rule that the ask shows.
-    pub fn for_ask(&self, ask: &Ask) -> Result<Decision, Refusal> {
+    /// Converts to a decision. An older decision is only valid for the rule that the ask shows.
+    pub fn to_decision(&self, ask: &Ask) -> Result<Decision, Refusal> {
         let refused = |why: String| Err(Refusal::new(ErrorCode::InvalidRequest, why));
-        let proposal = Proposal::of(ask.subject.always.as_deref());
+        let proposal = ProposedRules::from_rule(ask.subject.always.as_deref());
         match self {
-            OlderDecision::Approved => Ok(Decision::Approved),
-            OlderDecision::ApprovedForSession => Ok(Decision::ApprovedForSession),
-            OlderDecision::ApprovedRule => Ok(Decision::ApprovedRule),
-            OlderDecision::Denied => Ok(Decision::Denied),
-            OlderDecision::Abort => Ok(Decision::Abort),
-            OlderDecision::ApprovedExecpolicyAmendment { proposed_execpolicy_amendment: given } => {
+            LegacyDecision::Approved => Ok(Decision::Approved),
+            LegacyDecision::ApprovedForSession => Ok(Decision::ApprovedForSession),
+            LegacyDecision::ApprovedRule => Ok(Decision::ApprovedRule),
+            LegacyDecision::Denied => Ok(Decision::Denied),
+            LegacyDecision::Abort => Ok(Decision::Abort),
+            LegacyDecision::ApprovedExecpolicyAmendment { proposed_execpolicy_amendment: consumed } => {
                 if proposal.commands.is_empty() {
-                    return refused("this approval proposes no rule for a command".to_owned());
+                    return refused("this approval does not propose a rule for a command".to_owned());
                 }
-                if !given.is_empty() && *given != proposal.commands {
+                if !consumed.is_empty() && *consumed != proposal.commands {
                     return refused(format!(
-                        "this approval proposes {:?}, not {given:?}: only the shown rule can be added",
+                        "this approval proposes {:?}, not {consumed:?}: only the shown rule can be added",
                         proposal.commands
                     ));
                 }
                 Ok(Decision::ApprovedRule)
             }
-            OlderDecision::NetworkPolicyAmendment { host, action } => {
+            LegacyDecision::NetworkPolicyAmendment { host, action } => {
                 let shown = proposal.hosts.iter().any(|one| one.host == *host && one.action == *action);
                 if !shown {
                     return refused(format!(

@@ -1,13 +1,13 @@
-//! What API clients are told of a call: frames, phases of its life, and the result of `tool/invoke`.
+//! Messages to API clients about a call: frames, phases and the result of `tool/invoke`.
 
 use minke_record::{AskId, CallId, ErrorCode, words};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::call::OlderDecision;
-use super::verdict::{ExecutionKind, NetworkAmendment, Precheck};
+use super::call::LegacyDecision;
+use super::precheck::{ExecutionKind, NetworkAmendment, Precheck};
 
-/// A frame of a call.
+/// A frame about a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -40,7 +40,7 @@ fn tool_error() -> ErrorCode {
     ErrorCode::ToolError
 }
 
-/// What a tool said.
+/// The output of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -49,7 +49,7 @@ pub enum ApiOutput {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
         success: bool,
-        /// The whole of it, where `body` is only a part: `read_blob` gives it.
+        /// Blob with the full output if `body` is truncated; see `read_blob`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blob: Option<String>,
     },
@@ -58,7 +58,7 @@ pub enum ApiOutput {
     },
 }
 
-/// Somebody is asked.
+/// A request for approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecApprovalRequest {
@@ -68,21 +68,21 @@ pub struct ExecApprovalRequest {
     pub command: String,
     pub cwd: String,
     pub reason: String,
-    /// Nothing is asked about a connection itself.
+    /// Always absent: connections have no approvals of their own.
     #[serde(default)]
     pub network_approval_context: Option<Value>,
     #[serde(default)]
     pub proposed_execpolicy_amendment: Vec<String>,
     #[serde(default)]
     pub proposed_network_policy_amendments: Vec<NetworkAmendment>,
-    /// No call asks for more than the pod has.
+    /// Always empty: calls cannot request additional permissions.
     #[serde(default)]
     pub additional_permissions: Vec<Value>,
-    pub available_decisions: Vec<OlderDecision>,
+    pub available_decisions: Vec<LegacyDecision>,
 }
 
 words! {
-    /// Where a call stands.
+    /// The phase of a call.
     pub enum ToolPhase {
         Precheck = "precheck",
         Dispatching = "dispatching",
@@ -92,11 +92,11 @@ words! {
 }
 
 words! {
-    /// Where an approval stands.
+    /// The phase of an approval.
     pub enum ApprovalPhase { Requested = "requested", Approved = "approved", Denied = "denied" }
 }
 
-/// What happens to a call, in order: the lines that event hooks get.
+/// An event about a call: the lines that event hooks receive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -119,7 +119,7 @@ pub enum ApiEvent {
 }
 
 words! {
-    /// What came of `tool/invoke`.
+    /// The status of `tool/invoke`.
     pub enum InvokeStatus {
         Completed = "completed",
         Failed = "failed",
@@ -130,7 +130,7 @@ words! {
     }
 }
 
-/// The result of `tool/invoke`. One that says `approval_required` is followed by another when the call has ended.
+/// The result of `tool/invoke`. After `approval_required` another result follows when the call has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InvokeResult {
@@ -138,7 +138,7 @@ pub struct InvokeResult {
     pub status: InvokeStatus,
     pub execution_kind: ExecutionKind,
     pub response_id: String,
-    /// Absent if the call never came so far.
+    /// Absent if the call ended before the policy check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precheck: Option<Precheck>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,8 +152,8 @@ pub struct InvokeResult {
 }
 
 impl ExecApprovalRequest {
-    /// The ask that the answer goes to, if the id is one of ours.
-    pub fn ask(approval_id: &str) -> Option<AskId> {
+    /// Returns the ask of an approval, if the id is valid.
+    pub fn ask_id(approval_id: &str) -> Option<AskId> {
         serde_json::from_value(json!(approval_id)).ok()
     }
 }

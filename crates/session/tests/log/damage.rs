@@ -1,31 +1,34 @@
-//! Torn, flipped, mutated: a session always opens with its good prefix, and the loss is said exactly.
+//! Torn, flipped and mutated logs: a session always opens with its good prefix, and the loss is reported exactly.
 
 use std::ops::ControlFlow;
 
 use minke_record::line;
-use minke_session::{AppendError, Disk, FileStore, ScanEnd, Store, StoreError, salvage, survey, verify};
+use minke_session::{
+    AppendError, Disk, FileStore, ScanEnd, SessionStore, StoreError, salvage_entries, survey_damage,
+    verify_session,
+};
 use proptest::prelude::*;
 
 use crate::disk::SimDisk;
 use crate::support::{alert, all, file, id, lines, make, reopen, step, store, whole_steps};
 use crate::world::{CASES, FLIP_BYTES, MUTATIONS, STRIDE};
 
-fn asked(variable: &str, usual: u64) -> u64 {
+fn env_number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// A disk that holds one session with this log and nothing else of it.
-fn with_log(log: &[u8]) -> (SimDisk, FileStore) {
+/// Returns a disk with one session that has only this log.
+fn store_with_log(log: &[u8]) -> (SimDisk, FileStore) {
     let disk = SimDisk::new();
     let store = store(&disk);
     make(&store, id(1), 0);
-    disk.put(&file(id(1), "log.jsonl"), log).unwrap();
+    disk.overwrite(&file(id(1), "log.jsonl"), log).unwrap();
     (disk, store)
 }
 
-/// Puts another log under a session that is there, and takes away what an opening left.
-fn again(disk: &SimDisk, log: &[u8]) {
-    disk.put(&file(id(1), "log.jsonl"), log).unwrap();
+/// Replaces the log of an existing session, and removes files that an opening created.
+fn replace_log(disk: &SimDisk, log: &[u8]) {
+    disk.overwrite(&file(id(1), "log.jsonl"), log).unwrap();
     for name in disk.read_dir(&file(id(1), "")).unwrap() {
         if name.starts_with("cut-") || name == "head" {
             disk.remove_file(&file(id(1), &name)).unwrap();
@@ -33,28 +36,28 @@ fn again(disk: &SimDisk, log: &[u8]) {
     }
 }
 
-fn sample(steps: u64) -> Vec<u8> {
+fn sample_log(steps: u64) -> Vec<u8> {
     let disk = SimDisk::new();
     make(&store(&disk), id(1), steps);
-    disk.content(&file(id(1), "log.jsonl")).unwrap()
+    disk.file_content(&file(id(1), "log.jsonl")).unwrap()
 }
 
 #[test]
 fn a_log_torn_at_every_byte_opens_with_its_good_prefix() {
-    let log = sample(6);
-    let (disk, store) = with_log(&log);
+    let log = sample_log(6);
+    let (disk, store) = store_with_log(&log);
     for cut in (0..=log.len()).step_by(STRIDE) {
-        again(&disk, &log[..cut]);
+        replace_log(&disk, &log[..cut]);
         let (good, entries) = whole_steps(&log, cut);
         let open = reopen(&store, id(1));
         assert_eq!(open.replay.len(), entries, "cut at {cut}");
         assert!(open.damaged.is_none());
-        assert_eq!(disk.content(&file(id(1), "log.jsonl")).unwrap(), &log[..good]);
-        let kept = disk.content(&file(id(1), &format!("cut-{good}")));
+        assert_eq!(disk.file_content(&file(id(1), "log.jsonl")).unwrap(), &log[..good]);
+        let cut_files = disk.file_content(&file(id(1), &format!("cut-{good}")));
         if cut == good {
-            assert!(open.alerts.is_empty() && kept.is_none(), "cut at {cut}: {:?}", open.alerts);
+            assert!(open.alerts.is_empty() && cut_files.is_none(), "cut at {cut}: {:?}", open.alerts);
         } else {
-            assert_eq!(kept.as_deref(), Some(&log[good..cut]), "cut at {cut}");
+            assert_eq!(cut_files.as_deref(), Some(&log[good..cut]), "cut at {cut}");
             let told = format!("{} bytes at the end of log.jsonl, from byte {good}", cut - good);
             assert!(open.alerts[0].starts_with(&told), "{:?}", open.alerts);
         }
@@ -64,36 +67,36 @@ fn a_log_torn_at_every_byte_opens_with_its_good_prefix() {
         if entries > 0 {
             let next = again.writer.next_seq();
             again.writer.append(step(next, vec![alert("on we go")]), Vec::new()).unwrap();
-            assert!(verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
+            assert!(verify_session(&store, id(1), &mut |_| {}).unwrap().is_intact());
         }
     }
 }
 
 #[test]
 fn a_second_tail_at_the_same_offset_is_kept_beside_the_first() {
-    let log = sample(2);
-    let (disk, store) = with_log(&log);
+    let log = sample_log(2);
+    let (disk, store) = store_with_log(&log);
     for tail in [&b"one"[..], b"two", b"two"] {
         let torn = [&log[..], tail].concat();
-        disk.put(&file(id(1), "log.jsonl"), &torn).unwrap();
+        disk.overwrite(&file(id(1), "log.jsonl"), &torn).unwrap();
         drop(reopen(&store, id(1)));
     }
-    let kept = |name: String| disk.content(&file(id(1), &name));
-    assert_eq!(kept(format!("cut-{}", log.len())).as_deref(), Some(&b"one"[..]));
-    assert_eq!(kept(format!("cut-{}.1", log.len())).as_deref(), Some(&b"two"[..]));
-    assert_eq!(kept(format!("cut-{}.2", log.len())), None);
+    let cut_files = |name: String| disk.file_content(&file(id(1), &name));
+    assert_eq!(cut_files(format!("cut-{}", log.len())).as_deref(), Some(&b"one"[..]));
+    assert_eq!(cut_files(format!("cut-{}.1", log.len())).as_deref(), Some(&b"two"[..]));
+    assert_eq!(cut_files(format!("cut-{}.2", log.len())), None);
 }
 
 #[test]
 fn a_bad_line_in_the_middle_is_damage_and_nothing_is_cut() {
-    let log = sample(9);
+    let log = sample_log(9);
     let ends: Vec<usize> =
         log.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1).collect();
     for bad in [3, 7, 12] {
         let mut damaged = log.clone();
         let offset = ends[bad - 1];
         damaged[offset + 20] ^= 1;
-        let (disk, store) = with_log(&damaged);
+        let (disk, store) = store_with_log(&damaged);
         let (_, entries) = whole_steps(&log, offset);
         let mut open = reopen(&store, id(1));
         assert_eq!(open.replay.len(), entries);
@@ -107,21 +110,22 @@ fn a_bad_line_in_the_middle_is_damage_and_nothing_is_cut() {
         let refused = open.writer.append(step(entries as u64, vec![alert("x")]), Vec::new());
         assert!(matches!(refused, Err(AppendError::Damaged(_))));
         drop(open);
-        assert_eq!(disk.content(&file(id(1), "log.jsonl")).unwrap(), damaged, "nothing was changed");
+        assert_eq!(disk.file_content(&file(id(1), "log.jsonl")).unwrap(), damaged, "nothing was changed");
 
-        // What stands after it can be seen and copied out, byte for byte.
+        // The entries after it can be surveyed and salvaged, byte for byte.
         let mut seen = Vec::new();
-        let found = survey(&store, id(1), &mut |_, text| seen.push(text.to_owned())).unwrap().unwrap();
-        assert_eq!(found.damage, damage);
-        assert_eq!(found.good, entries as u64);
+        let verification =
+            survey_damage(&store, id(1), &mut |_, text| seen.push(text.to_owned())).unwrap().unwrap();
+        assert_eq!(verification.damage, damage);
+        assert_eq!(verification.good, entries as u64);
         let after: Vec<String> =
             String::from_utf8_lossy(&log).lines().skip(bad + 1).map(str::to_owned).collect();
         assert!(seen.ends_with(&after), "{seen:?}");
         let to = std::path::Path::new("/salvaged.jsonl");
-        assert_eq!(salvage(&store, id(1), to).unwrap().unwrap(), found);
-        let salvaged = String::from_utf8(disk.content(to).unwrap()).unwrap();
+        assert_eq!(salvage_entries(&store, id(1), to).unwrap().unwrap(), verification);
+        let salvaged = String::from_utf8(disk.file_content(to).unwrap()).unwrap();
         assert_eq!(salvaged.lines().collect::<Vec<_>>(), seen);
-        assert!(salvage(&store, id(1), to).is_err(), "a file that is there is not written over");
+        assert!(salvage_entries(&store, id(1), to).is_err(), "an existing file is not overwritten");
     }
 }
 
@@ -147,9 +151,9 @@ fn a_missing_log_file_is_damage() {
 
 #[test]
 fn every_flipped_bit_of_a_log_is_found() {
-    let size = usize::try_from(asked("MINKE_FLIP_BYTES", FLIP_BYTES as u64)).unwrap();
+    let size = usize::try_from(env_number("MINKE_FLIP_BYTES", FLIP_BYTES as u64)).unwrap();
     let disk = SimDisk::new();
-    let plain = store(&disk).unsynced();
+    let plain = store(&disk).without_sync();
     let mut writer = plain.create(id(1), step(0, vec![crate::support::start(id(1))]), Vec::new()).unwrap();
     let mut bytes = 0;
     while bytes < size {
@@ -159,23 +163,23 @@ fn every_flipped_bit_of_a_log_is_found() {
         bytes += written.iter().map(|sealed| sealed.line.len() + 1).sum::<usize>();
     }
     drop(writer);
-    let log = disk.content(&file(id(1), "log.jsonl")).unwrap();
-    let (disk, store) = with_log(&log);
-    assert!(verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
-    let reader = store.reader(id(1)).unwrap();
+    let log = disk.file_content(&file(id(1), "log.jsonl")).unwrap();
+    let (disk, store) = store_with_log(&log);
+    assert!(verify_session(&store, id(1), &mut |_| {}).unwrap().is_intact());
+    let reader = store.open_reader(id(1)).unwrap();
     let path = file(id(1), "log.jsonl");
     let mut line = 0u64;
     for (at, byte) in log.iter().enumerate() {
         let bits = 1 << (at % 8);
-        disk.flip(&path, at, bits);
-        // Reading from the line before on is enough, and the only way to try every byte of a long log.
-        let end = reader.scan(line.saturating_sub(1), &mut |_| ControlFlow::Continue(())).unwrap();
+        disk.flip_bits(&path, at, bits);
+        // Reading from the previous line on suffices, and is the only way to test every byte of a long log.
+        let end = reader.scan_entries(line.saturating_sub(1), &mut |_| ControlFlow::Continue(())).unwrap();
         assert_ne!(end, ScanEnd::Clean { tail: 0 }, "a flip in byte {at} was not found");
         if size <= FLIP_BYTES || at % 10_007 == 0 {
-            let found = verify(&store, id(1), &mut |_| {}).unwrap();
-            assert!(!found.is_ok(), "a flip in byte {at} was not found by verify");
+            let verification = verify_session(&store, id(1), &mut |_| {}).unwrap();
+            assert!(!verification.is_intact(), "a flip in byte {at} was not found by verify");
         }
-        disk.flip(&path, at, bits);
+        disk.flip_bits(&path, at, bits);
         line += u64::from(*byte == b'\n');
     }
 }
@@ -200,32 +204,35 @@ fn the_last_random_mutations_always_open() {
     mutations_open_with_the_good_prefix(0xf00d);
 }
 
-/// A quarter of the mutations, decided by the seed.
+/// Tests a quarter of the mutations, selected by the seed.
 fn mutations_open_with_the_good_prefix(seed: u64) {
-    let count = asked("MINKE_MUTATIONS", MUTATIONS).div_ceil(4);
-    let log = sample(7);
-    let mut chance = Chance(seed);
-    let (disk, store) = with_log(&log);
+    let count = env_number("MINKE_MUTATIONS", MUTATIONS).div_ceil(4);
+    let log = sample_log(7);
+    let mut chance = MutationRandom(seed);
+    let (disk, store) = store_with_log(&log);
     for round in 0..count {
         let (mutated, first) = mutate(&log, &mut chance);
-        again(&disk, &mutated);
+        replace_log(&disk, &mutated);
         let (good, _) = whole_steps(&log, first.min(log.len()));
         let expected = all_lines(&log[..good]);
         let open = store.open(id(1)).unwrap_or_else(|e| panic!("round {round}: {e}"));
-        let found = lines(&open.replay);
-        assert!(found.len() >= expected.len() && found[..expected.len()] == expected[..], "round {round}");
-        // Nothing is gone: what was not kept in the log is in the cut file, or the log was left alone.
-        let left = disk.content(&file(id(1), "log.jsonl")).unwrap();
+        let verification = lines(&open.replay);
+        assert!(
+            verification.len() >= expected.len() && verification[..expected.len()] == expected[..],
+            "round {round}"
+        );
+        // Nothing is lost: removed bytes are in the cut file, or the log is unchanged.
+        let left = disk.file_content(&file(id(1), "log.jsonl")).unwrap();
         if open.damaged.is_some() {
             assert_eq!(left, mutated, "round {round}");
         } else {
-            let cut = disk.content(&file(id(1), &format!("cut-{}", left.len()))).unwrap_or_default();
+            let cut = disk.file_content(&file(id(1), &format!("cut-{}", left.len()))).unwrap_or_default();
             assert_eq!([left, cut].concat(), mutated, "round {round}");
         }
-        // Every entry that is given stands in an unbroken chain.
-        let mut prev = minke_record::Chain::ZERO;
-        for text in found {
-            prev = line::check(prev, text.as_bytes()).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        // All returned entries form an unbroken chain.
+        let mut prev = minke_record::ChainHash::ZERO;
+        for text in verification {
+            prev = line::check_link(prev, text.as_bytes()).unwrap_or_else(|e| panic!("round {round}: {e}"));
         }
     }
     eprintln!("{count} mutations opened with their good prefix");
@@ -235,10 +242,10 @@ fn all_lines(log: &[u8]) -> Vec<&str> {
     std::str::from_utf8(log).unwrap().lines().collect()
 }
 
-struct Chance(u64);
+struct MutationRandom(u64);
 
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
+impl MutationRandom {
+    fn random_below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -246,32 +253,32 @@ impl Chance {
     }
 }
 
-/// One to three random changes, and the first byte that they touch.
-fn mutate(log: &[u8], chance: &mut Chance) -> (Vec<u8>, usize) {
+/// Makes one to three random changes, and returns the first changed byte.
+fn mutate(log: &[u8], chance: &mut MutationRandom) -> (Vec<u8>, usize) {
     let mut out = log.to_vec();
     let mut first = usize::MAX;
-    for _ in 0..=chance.below(3) {
-        let at = chance.below(out.len());
-        let to = at + chance.below((out.len() - at).min(200));
+    for _ in 0..=chance.random_below(3) {
+        let at = chance.random_below(out.len());
+        let to = at + chance.random_below((out.len() - at).min(200));
         first = first.min(at);
-        match chance.below(8) {
-            0 => out[at] ^= 1 << chance.below(8),
+        match chance.random_below(8) {
+            0 => out[at] ^= 1 << chance.random_below(8),
             1 => out.truncate(at),
             2 => drop(out.drain(at..to)),
             3 => out.insert(at, b'\n'),
             4 => out[at..to].fill(0),
             5 => {
                 let copy = out[at..to].to_vec();
-                let into = chance.below(out.len());
+                let into = chance.random_below(out.len());
                 first = first.min(into);
                 out.splice(into..into, copy);
             }
-            6 => out.extend((0..chance.below(90)).map(|n| u8::try_from(n).unwrap())),
+            6 => out.extend((0..chance.random_below(90)).map(|n| u8::try_from(n).unwrap())),
             _ => {
                 let ends: Vec<usize> =
                     out.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1).collect();
                 if let [.., end] = ends[..] {
-                    let from = ends[chance.below(ends.len())].min(end);
+                    let from = ends[chance.random_below(ends.len())].min(end);
                     first = first.min(from);
                     out.drain(from..end);
                 }
@@ -284,27 +291,27 @@ fn mutate(log: &[u8], chance: &mut Chance) -> (Vec<u8>, usize) {
     (out, first)
 }
 
-/// Reads whatever the bytes are through every door; nothing may panic, and what is given must be chained.
+/// Reads any bytes with every reading function; none may panic, and returned entries must be chained.
 pub(crate) fn read_anything(log: &[u8], head: &[u8]) {
-    let (disk, store) = with_log(log);
-    disk.put(&file(id(1), "head"), head).unwrap();
-    let reader = store.reader(id(1)).unwrap();
-    let mut prev = minke_record::Chain::ZERO;
+    let (disk, store) = store_with_log(log);
+    disk.overwrite(&file(id(1), "head"), head).unwrap();
+    let reader = store.open_reader(id(1)).unwrap();
+    let mut prev = minke_record::ChainHash::ZERO;
     let end = reader
-        .scan(0, &mut |sealed| {
-            prev = line::check(prev, sealed.line.as_bytes()).expect("only chained lines are given");
+        .scan_entries(0, &mut |sealed| {
+            prev = line::check_link(prev, sealed.line.as_bytes()).expect("only chained lines are given");
             ControlFlow::Continue(())
         })
         .unwrap();
-    let head = reader.head().unwrap();
+    let head = reader.head_position().unwrap();
     if matches!(end, ScanEnd::Clean { .. }) {
         assert_eq!(head.map(|head| head.h).unwrap_or_default(), prev);
     }
-    reader.page(1, 10, 1_000).map(drop).unwrap_or_default();
-    reader.position(2).unwrap();
-    let found = verify(&store, id(1), &mut |_| {}).unwrap();
+    reader.read_page(1, 10, 1_000).map(drop).unwrap_or_default();
+    reader.position_of(2).unwrap();
+    let verification = verify_session(&store, id(1), &mut |_| {}).unwrap();
     let open = store.open(id(1)).map(|open| (open.replay.len(), open.damaged));
-    if let (true, Ok((_, damaged))) = (found.is_ok(), &open) {
+    if let (true, Ok((_, damaged))) = (verification.is_intact(), &open) {
         assert_eq!(damaged, &None);
     }
 }
@@ -321,7 +328,7 @@ proptest! {
     fn pieces_of_lines_are_read_without_panic(
         pieces in proptest::collection::vec((0usize..14, 0usize..400, 0usize..400), 0..12),
     ) {
-        let log = sample(6);
+        let log = sample_log(6);
         let mut bytes = Vec::new();
         for (line, from, length) in pieces {
             let line = log.split_inclusive(|b| *b == b'\n').nth(line).unwrap_or_default();
@@ -335,12 +342,12 @@ proptest! {
 
 #[test]
 fn a_line_without_end_is_bounded() {
-    let mut log = sample(2);
+    let mut log = sample_log(2);
     let good = log.len();
     log.resize(good + (5 << 20), b'x');
-    let (disk, store) = with_log(&log);
+    let (disk, store) = store_with_log(&log);
     let open = reopen(&store, id(1));
-    assert_eq!(disk.content(&file(id(1), "log.jsonl")).unwrap().len(), good);
-    assert_eq!(disk.content(&file(id(1), &format!("cut-{good}"))).unwrap().len(), 5 << 20);
+    assert_eq!(disk.file_content(&file(id(1), "log.jsonl")).unwrap().len(), good);
+    assert_eq!(disk.file_content(&file(id(1), &format!("cut-{good}"))).unwrap().len(), 5 << 20);
     assert_eq!(open.replay.len(), all(&store, id(1)).len());
 }

@@ -3,22 +3,22 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use minke_session::{Store, StoreError};
+use minke_session::{SessionStore, StoreError};
 
 use crate::support::{alert, id, make, opened, reopen, step};
 use crate::world::real;
 
 /// Set for the process that only holds a lease until it is killed.
-const HOLD: &str = "MINKE_TEST_HOLD_LEASE";
+const HOLD_ENV: &str = "MINKE_TEST_HOLD_LEASE";
 
 #[test]
 fn a_second_writer_is_told_who_holds_the_session() {
     let home = tempfile::tempdir().unwrap();
     let store = real(home.path());
     make(&store, id(1), 2);
-    assert_eq!(store.holder(id(1)).unwrap(), None);
+    assert_eq!(store.lease_holder(id(1)).unwrap(), None);
     let mut open = reopen(&store, id(1));
-    open.writer.introduce(&"tour".parse().unwrap()).unwrap();
+    open.writer.set_holder_name(&"tour".parse().unwrap()).unwrap();
     let error = store.open(id(1)).map(drop).unwrap_err();
     let StoreError::Held { who, .. } = &error else { panic!("{error}") };
     assert_eq!(who.pid, Some(std::process::id()));
@@ -26,9 +26,9 @@ fn a_second_writer_is_told_who_holds_the_session() {
     assert!(who.host.is_some() && who.since.is_some());
     assert!(error.to_string().contains("pod `tour`"), "{error}");
     assert!(matches!(store.delete(id(1)), Err(StoreError::Held { .. })));
-    assert_eq!(store.holder(id(1)).unwrap().as_ref(), Some(who));
+    assert_eq!(store.lease_holder(id(1)).unwrap().as_ref(), Some(who));
     drop(open);
-    assert_eq!(store.holder(id(1)).unwrap(), None);
+    assert_eq!(store.lease_holder(id(1)).unwrap(), None);
     reopen(&store, id(1));
 }
 
@@ -43,8 +43,8 @@ fn a_lease_is_handed_on() {
     drop(first);
     assert!(matches!(store.open(id(1)).map(drop), Err(StoreError::Held { .. })), "the copy still holds it");
     let copy = lease.try_clone().unwrap();
-    assert!(matches!(store.adopt(id(2), copy).map(drop), Err(StoreError::NotTheLease { .. })));
-    let mut open = store.adopt(id(1), lease).unwrap();
+    assert!(matches!(store.open_with_lease(id(2), copy).map(drop), Err(StoreError::WrongLease { .. })));
+    let mut open = store.open_with_lease(id(1), lease).unwrap();
     assert_eq!(open.replay, entries);
     open.writer.append(step(open.writer.next_seq(), vec![opened(1)]), Vec::new()).unwrap();
     let lease = open.writer.into_lease().unwrap();
@@ -53,10 +53,10 @@ fn a_lease_is_handed_on() {
     reopen(&store, id(1));
 }
 
-/// Not a story of its own: what the killed process of the next one does.
+/// Not a test of its own: the main function of the process that the next test kills.
 #[test]
 fn hold_a_lease_until_killed() {
-    let Ok(home) = std::env::var(HOLD) else { return };
+    let Ok(home) = std::env::var(HOLD_ENV) else { return };
     let store = real(std::path::Path::new(&home));
     let mut open = reopen(&store, id(1));
     open.writer.append(step(open.writer.next_seq(), vec![alert("last words")]), Vec::new()).unwrap();
@@ -71,7 +71,7 @@ fn a_killed_writer_leaves_its_lease_free() {
     let entries = make(&store, id(1), 2);
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "leases::hold_a_lease_until_killed", "--nocapture"])
-        .env(HOLD, home.path())
+        .env(HOLD_ENV, home.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -83,6 +83,6 @@ fn a_killed_writer_leaves_its_lease_free() {
     child.kill().unwrap();
     child.wait().unwrap();
     let open = reopen(&store, id(1));
-    assert_eq!(open.replay.len(), entries.len() + 1, "what was written survives the kill");
+    assert_eq!(open.replay.len(), entries.len() + 1, "the written entries survive the kill");
     assert!(open.alerts.is_empty());
 }

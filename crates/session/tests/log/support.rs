@@ -1,13 +1,13 @@
-//! What the stories are made of: sessions with small logs on a virtual disk.
+//! Test data: sessions with small logs on a simulated disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, Carry, Draft, Durability, FORMAT, Facts, ForkedFrom, History,
-    Item, Kind, Large, Opened, Scope, SegmentReason, SegmentStart, SessionId, SessionStart,
+    Actor, Alert, AlertLevel, AlertSource, Carry, Draft, Durability, ForkOrigin, History, Item, Kind,
+    LOG_FORMAT, Large, Opened, Scope, SegmentReason, SegmentStart, SessionFacts, SessionId, SessionStart,
 };
-use minke_session::{FileStore, OpenLog, Sealed, Store};
+use minke_session::{FileStore, OpenSession, SealedEntry, SessionStore};
 use serde_json::json;
 
 use crate::disk::SimDisk;
@@ -30,13 +30,13 @@ pub(crate) fn start(id: SessionId) -> Kind {
     forked(id, None)
 }
 
-pub(crate) fn forked(id: SessionId, from: Option<ForkedFrom>) -> Kind {
+pub(crate) fn forked(id: SessionId, from: Option<ForkOrigin>) -> Kind {
     SessionStart {
         session: id,
-        format: FORMAT,
+        format: LOG_FORMAT,
         version: "0.1.0".to_owned(),
         name: "tour".parse().unwrap(),
-        created_by: Actor::person("test"),
+        created_by: Actor::from_person("test"),
         cwd: "/w".to_owned(),
         workspace: "/w".to_owned(),
         git: None,
@@ -58,7 +58,7 @@ pub(crate) fn segment(number: u64, history: History) -> Kind {
         tools: Large::Here(Vec::new()),
         config: json!({}),
         history,
-        carry: Large::Here(Box::new(Facts::default())),
+        carry: Large::Here(Box::new(SessionFacts::default())),
         compacted_to_seq: None,
         tokens: None,
     }
@@ -66,8 +66,13 @@ pub(crate) fn segment(number: u64, history: History) -> Kind {
 }
 
 pub(crate) fn carry(start: u64, items: Vec<Item>) -> Kind {
-    Carry { segment: 0, start, history: History::Here(items), carry: Large::Here(Box::new(Facts::default())) }
-        .into()
+    Carry {
+        segment: 0,
+        start,
+        history: History::Here(items),
+        carry: Large::Here(Box::new(SessionFacts::default())),
+    }
+    .into()
 }
 
 pub(crate) fn alert(message: &str) -> Kind {
@@ -88,7 +93,7 @@ pub(crate) fn opened(epoch: u64) -> Kind {
     .into()
 }
 
-/// Drafts numbered from a seq on.
+/// Returns drafts numbered from a seq on.
 pub(crate) fn step(from: u64, kinds: Vec<Kind>) -> Vec<Draft> {
     (from..)
         .zip(kinds)
@@ -96,8 +101,8 @@ pub(crate) fn step(from: u64, kinds: Vec<Kind>) -> Vec<Draft> {
         .collect()
 }
 
-/// A session with a first step and some steps of one to three alerts. Gives every entry that was written.
-pub(crate) fn make(store: &dyn Store, id: SessionId, steps: u64) -> Vec<Sealed> {
+/// Creates a session with a first step and some steps of one to three alerts. Returns every written entry.
+pub(crate) fn make(store: &dyn SessionStore, id: SessionId, steps: u64) -> Vec<SealedEntry> {
     let mut writer = store.create(id, step(0, vec![start(id)]), Vec::new()).unwrap();
     let mut entries = all(store, id);
     for n in 0..steps {
@@ -108,12 +113,12 @@ pub(crate) fn make(store: &dyn Store, id: SessionId, steps: u64) -> Vec<Sealed> 
     entries
 }
 
-/// Everything a reader sees.
-pub(crate) fn all(store: &dyn Store, id: SessionId) -> Vec<Sealed> {
+/// Returns all entries that a reader sees.
+pub(crate) fn all(store: &dyn SessionStore, id: SessionId) -> Vec<SealedEntry> {
     let mut found = Vec::new();
-    let reader = store.reader(id).unwrap();
+    let reader = store.open_reader(id).unwrap();
     reader
-        .scan(0, &mut |sealed| {
+        .scan_entries(0, &mut |sealed| {
             found.push(sealed);
             std::ops::ControlFlow::Continue(())
         })
@@ -121,11 +126,11 @@ pub(crate) fn all(store: &dyn Store, id: SessionId) -> Vec<Sealed> {
     found
 }
 
-pub(crate) fn lines(entries: &[Sealed]) -> Vec<&str> {
+pub(crate) fn lines(entries: &[SealedEntry]) -> Vec<&str> {
     entries.iter().map(|sealed| &*sealed.line).collect()
 }
 
-/// How many bytes of a log the whole steps take that lie within its first `bytes` bytes, and how many entries.
+/// Returns the size of the whole steps within the first `bytes` bytes of a log, and their number of entries.
 pub(crate) fn whole_steps(log: &[u8], bytes: usize) -> (usize, usize) {
     let (mut good, mut entries, mut at, mut count) = (0, 0, 0, 0);
     for line in log[..bytes].split_inclusive(|b| *b == b'\n') {
@@ -141,6 +146,6 @@ pub(crate) fn whole_steps(log: &[u8], bytes: usize) -> (usize, usize) {
     (good, entries)
 }
 
-pub(crate) fn reopen(store: &dyn Store, id: SessionId) -> OpenLog {
+pub(crate) fn reopen(store: &dyn SessionStore, id: SessionId) -> OpenSession {
     store.open(id).unwrap_or_else(|e| panic!("{e}: {:?}", std::error::Error::source(&e)))
 }

@@ -1,14 +1,17 @@
-//! One verdict on a damaged log, whoever is asked: the reader, `verify`, `repair`, an opening, a fork; also where the
-//! damage is in a part that an opening does not need. Nothing is ever written behind damage.
+//! The reader, `verify`, `repair`, an opening and a fork report the same damage of a log, even in a part that opening
+//! does not read. Nothing is ever written after damage.
 
 use minke_record::{History, Item, Kind, Large, SegmentStart};
-use minke_session::{AppendError, Damage, Disk, FileStore, Fork, Store, StoreError, survey, verify};
+use minke_session::{
+    AppendError, Disk, FileStore, ForkSpec, LogDamage, SessionStore, StoreError, survey_damage,
+    verify_session,
+};
 
 use crate::disk::SimDisk;
 use crate::support::{alert, carry, file, forked, id, make, reopen, segment, step, store};
 
-/// A session with a segment, some steps, a carry and some steps after it.
-fn carried(store: &FileStore) -> u64 {
+/// Creates a session with a segment, some steps, a carry and some steps after it.
+fn session_with_carry(store: &FileStore) -> u64 {
     make(store, id(1), 0);
     let mut open = reopen(store, id(1));
     open.writer.append(step(1, vec![segment(0, History::Here(Vec::new()))]), Vec::new()).unwrap();
@@ -17,15 +20,15 @@ fn carried(store: &FileStore) -> u64 {
         open.writer.append(step(open.writer.next_seq(), kinds), Vec::new()).unwrap();
     }
     let at = open.writer.next_seq();
-    open.writer.append(step(at, vec![carry(1, vec![Item::user("hi")])]), Vec::new()).unwrap();
+    open.writer.append(step(at, vec![carry(1, vec![Item::user_message("hi")])]), Vec::new()).unwrap();
     open.writer.append(step(at + 1, vec![alert("after the carry")]), Vec::new()).unwrap();
     open.writer.syncer().sync().unwrap();
     at
 }
 
-fn fork(store: &FileStore, at: Option<u64>, new: u64) -> Result<u64, StoreError> {
+fn make_fork(store: &FileStore, at: Option<u64>, new: u64) -> Result<u64, StoreError> {
     let mut shared = 0;
-    let made = store.fork(Fork {
+    let made = store.fork(ForkSpec {
         parent: id(1),
         at,
         id: id(new),
@@ -38,13 +41,13 @@ fn fork(store: &FileStore, at: Option<u64>, new: u64) -> Result<u64, StoreError>
     made.map(|_| shared)
 }
 
-/// Asks everybody, and gives the damage that all of them name.
-fn verdict(store: &FileStore) -> Damage {
-    let damage = store.reader(id(1)).unwrap().damage().unwrap().expect("the reader finds it");
-    let found = verify(store, id(1), &mut |_| {}).unwrap();
-    let verified: Vec<&Damage> = found.problems.iter().filter_map(|p| p.damage.as_ref()).collect();
+/// Determines the damage in all ways, and returns the common result.
+fn common_damage(store: &FileStore) -> LogDamage {
+    let damage = store.open_reader(id(1)).unwrap().find_damage().unwrap().expect("the reader finds it");
+    let verification = verify_session(store, id(1), &mut |_| {}).unwrap();
+    let verified: Vec<&LogDamage> = verification.problems.iter().filter_map(|p| p.damage.as_ref()).collect();
     assert_eq!(verified, [&damage], "verify");
-    let surveyed = survey(store, id(1), &mut |_, _| {}).unwrap().expect("repair finds it");
+    let surveyed = survey_damage(store, id(1), &mut |_, _| {}).unwrap().expect("repair finds it");
     assert_eq!(surveyed.damage, damage, "repair");
     let mut open = reopen(store, id(1));
     assert_eq!(open.damaged, Some(damage.clone()), "open");
@@ -55,18 +58,22 @@ fn verdict(store: &FileStore) -> Damage {
     damage
 }
 
-/// What a fork behind the damage, at it, and before it comes to.
-fn forks(store: &FileStore, damage: &Damage) {
+/// Forks after, at and before the damage, and checks the results.
+fn check_forks(store: &FileStore, damage: &LogDamage) {
     for (at, new) in [(damage.seq, 2), (damage.seq + 1, 3)] {
-        let refused = fork(store, Some(at), new).unwrap_err();
+        let refused = make_fork(store, Some(at), new).unwrap_err();
         assert!(matches!(&refused, StoreError::Damaged { damage: why, .. } if why == damage), "{refused}");
     }
     let Some(last) = damage.seq.checked_sub(1) else { return };
-    assert_eq!(fork(store, None, 4).unwrap(), last, "the newest entry that is intact");
-    assert_eq!(fork(store, Some(last), 5).unwrap(), last);
+    assert_eq!(make_fork(store, None, 4).unwrap(), last, "the newest entry that is intact");
+    assert_eq!(make_fork(store, Some(last), 5).unwrap(), last);
     for new in [4, 5] {
         assert_eq!(reopen(store, id(new)).damaged, None);
-        assert_eq!(verify(store, id(new), &mut |_| {}).unwrap().problems, [], "what it shares is intact");
+        assert_eq!(
+            verify_session(store, id(new), &mut |_| {}).unwrap().problems,
+            [],
+            "the shared part is intact"
+        );
         store.delete(id(new)).unwrap();
     }
 }
@@ -75,9 +82,9 @@ fn forks(store: &FileStore, damage: &Damage) {
 fn damage_before_the_last_carry_is_seen_by_every_door() {
     let disk = SimDisk::new();
     let store = store(&disk);
-    let carry = carried(&store);
+    let carry = session_with_carry(&store);
     let path = file(id(1), "log.jsonl");
-    let log = disk.content(&path).unwrap();
+    let log = disk.file_content(&path).unwrap();
     let ends: Vec<usize> =
         log.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1).collect();
     assert_eq!(reopen(&store, id(1)).damaged, None, "it is sound before");
@@ -86,14 +93,14 @@ fn damage_before_the_last_carry_is_seen_by_every_door() {
         let (from, to) = (if line == 0 { 0 } else { ends[line - 1] }, ends[line]);
         // Its number, its middle, its link, its newline.
         for at in [from + 7, from + (to - from) / 2, to - 10, to - 1] {
-            disk.flip(&path, at, 1);
-            let bytes = disk.content(&path).unwrap();
-            let damage = verdict(&store);
+            disk.flip_bits(&path, at, 1);
+            let bytes = disk.file_content(&path).unwrap();
+            let damage = common_damage(&store);
             assert!(damage.line <= line as u64 + 1, "a flip in line {line}: {damage}");
             assert!(damage.offset <= at as u64 && damage.seq <= line as u64, "{damage}");
-            forks(&store, &damage);
-            assert_eq!(disk.content(&path).unwrap(), bytes, "the damaged log is never changed");
-            disk.flip(&path, at, 1);
+            check_forks(&store, &damage);
+            assert_eq!(disk.file_content(&path).unwrap(), bytes, "the damaged log is never changed");
+            disk.flip_bits(&path, at, 1);
         }
     }
     assert_eq!(reopen(&store, id(1)).damaged, None);
@@ -105,7 +112,8 @@ fn a_lost_list_before_the_last_carry_is_damage_for_everybody() {
     let store = store(&disk);
     make(&store, id(1), 1);
     let mut open = reopen(&store, id(1));
-    let long: Vec<Item> = (0..1_200).map(|n| Item::user(format!("{n} {}", "x".repeat(1_000)))).collect();
+    let long: Vec<Item> =
+        (0..1_200).map(|n| Item::user_message(format!("{n} {}", "x".repeat(1_000)))).collect();
     let at = open.writer.next_seq();
     open.writer
         .append(step(at, vec![alert("first of its step"), segment(1, History::Here(long))]), vec![])
@@ -116,12 +124,12 @@ fn a_lost_list_before_the_last_carry_is_damage_for_everybody() {
     let blobs = file(id(1), "blobs");
     let names = disk.read_dir(&blobs).unwrap();
     let [name] = names.as_slice() else { panic!("one list was spilled: {names:?}") };
-    let content = disk.content(&blobs.join(name)).unwrap();
+    let content = disk.file_content(&blobs.join(name)).unwrap();
     disk.remove_file(&blobs.join(name)).unwrap();
-    let damage = verdict(&store);
+    let damage = common_damage(&store);
     assert_eq!((damage.seq, damage.line), (at, at + 2), "with its whole step: {damage}");
-    forks(&store, &damage);
-    disk.put(&blobs.join(name), &content).unwrap();
+    check_forks(&store, &damage);
+    disk.overwrite(&blobs.join(name), &content).unwrap();
     assert_eq!(reopen(&store, id(1)).damaged, None);
 }
 
@@ -141,19 +149,19 @@ fn the_damage_of_a_long_log_is_remembered_once_it_was_found() {
     assert!(matches!(&kind, Kind::SegmentStart(SegmentStart { tools: Large::Here(_), .. })));
     open.writer.append(step(next, vec![kind]), Vec::new()).unwrap();
     drop(open);
-    disk.flip(&file(id(1), "log.jsonl"), 3 << 20, 1);
-    // An opening has no time for so much, and says so.
+    disk.flip_bits(&file(id(1), "log.jsonl"), 3 << 20, 1);
+    // The part is too large for opening, which reports that.
     let mut open = reopen(&store, id(1));
     assert_eq!((open.damaged.clone(), open.unchecked), (None, true));
-    let damage = store.reader(id(1)).unwrap().damage().unwrap().unwrap();
-    open.writer.refuse_after(damage.clone()).unwrap();
+    let damage = store.open_reader(id(1)).unwrap().find_damage().unwrap().unwrap();
+    open.writer.mark_damaged(damage.clone()).unwrap();
     let refused = open.writer.append(step(next + 1, vec![alert("x")]), Vec::new()).unwrap_err();
     assert!(matches!(&refused, AppendError::Damaged(why) if *why == damage), "{refused}");
     drop(open);
-    assert_eq!(verdict(&store), damage, "every later opening looks");
-    forks(&store, &damage);
-    // A mark condemns nothing.
-    disk.flip(&file(id(1), "log.jsonl"), 3 << 20, 1);
+    assert_eq!(common_damage(&store), damage, "every later opening looks");
+    check_forks(&store, &damage);
+    // The mark alone does not prove damage.
+    disk.flip_bits(&file(id(1), "log.jsonl"), 3 << 20, 1);
     let open = reopen(&store, id(1));
     assert_eq!((open.damaged.clone(), open.unchecked), (None, false));
 }

@@ -1,11 +1,13 @@
-//! Writing and reading: what was appended is there, in files that never cut a step, found from the last carry.
+//! Writing and reading: appended entries are readable, files contain whole steps, and opening uses the last carry.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use minke_record::limits::TEXT_BYTES;
 use minke_record::{Blob, Content, History, Item, Kind, Text, line};
-use minke_session::{AppendError, Disk, FileStore, RealDisk, ScanEnd, Store, StoreError, verify};
+use minke_session::{
+    AppendError, Disk, FileStore, RealDisk, ScanEnd, SessionStore, StoreError, verify_session,
+};
 
 use crate::disk::SimDisk;
 use crate::support::{alert, all, carry, file, id, lines, make, opened, reopen, segment, start, step, store};
@@ -23,9 +25,9 @@ fn what_was_appended_is_read_and_opened_again() {
     assert_eq!(open.replay, entries);
     assert_eq!(open.start.as_ref(), entries.first());
     assert!(open.alerts.is_empty() && open.damaged.is_none(), "{:?}", open.alerts);
-    assert_eq!(open.writer.head().map(|head| head.h), entries.last().map(|s| s.entry.h));
-    assert_eq!(store.list().unwrap(), [id(1)]);
-    assert!(verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
+    assert_eq!(open.writer.head_position().map(|head| head.h), entries.last().map(|s| s.entry.h));
+    assert_eq!(store.list_sessions().unwrap(), [id(1)]);
+    assert!(verify_session(&store, id(1), &mut |_| {}).unwrap().is_intact());
 }
 
 #[test]
@@ -41,11 +43,11 @@ fn the_real_disk_keeps_a_session_too() {
     assert_eq!(all(&store, id(1)).last(), more.last());
     let mode = |name: &str| {
         use std::os::unix::fs::PermissionsExt;
-        std::fs::metadata(store.path(id(1)).join(name)).unwrap().permissions().mode() & 0o777
+        std::fs::metadata(store.session_dir(id(1)).join(name)).unwrap().permissions().mode() & 0o777
     };
     assert_eq!((mode("log.jsonl"), mode("lease"), mode("")), (0o600, 0o600, 0o700));
     store.delete(id(1)).unwrap();
-    assert!(store.list().unwrap().is_empty());
+    assert!(store.list_sessions().unwrap().is_empty());
     assert!(home.path().join("data/trash").join(id(1).to_string()).is_dir());
 }
 
@@ -57,7 +59,7 @@ fn a_session_is_made_once_and_missing_ones_are_named() {
     let again = store.create(id(1), step(0, vec![start(id(1))]), Vec::new());
     assert!(matches!(again.map(drop), Err(StoreError::Exists { .. })));
     assert!(matches!(store.open(id(2)).map(drop), Err(StoreError::NotFound { .. })));
-    assert!(matches!(store.reader(id(2)).map(drop), Err(StoreError::NotFound { .. })));
+    assert!(matches!(store.open_reader(id(2)).map(drop), Err(StoreError::NotFound { .. })));
 }
 
 #[test]
@@ -70,7 +72,7 @@ fn the_writer_refuses_what_would_break_the_log() {
     let wrong = open.writer.append(step(7, vec![alert("x")]), Vec::new());
     assert!(matches!(wrong, Err(AppendError::WrongSeq { given: 7, expected: 2 })));
     let song = r#"{"seq":2,"ts":1,"kind":"song","h":"00000000000000000000000000000000"}"#;
-    let unknown = line::parse(song).unwrap().kind;
+    let unknown = line::parse_entry(song).unwrap().kind;
     let unknown = open.writer.append(step(2, vec![unknown]), Vec::new());
     assert!(matches!(unknown, Err(AppendError::UnknownKind { seq: 2, .. })));
     let long = open.writer.append(step(2, vec![alert(&"x".repeat(3 << 20))]), Vec::new());
@@ -103,7 +105,7 @@ fn a_step_never_crosses_a_file() {
     let mut files = 0;
     for index in 0.. {
         let name = if index == 0 { "log.jsonl".to_owned() } else { format!("log.{index:04}.jsonl") };
-        let Some(content) = disk.content(&file(id(1), &name)) else { break };
+        let Some(content) = disk.file_content(&file(id(1), &name)) else { break };
         files += 1;
         let last = content.split_inclusive(|b| *b == b'\n').next_back().unwrap();
         assert!(last.ends_with(b"\n") && !String::from_utf8_lossy(last).contains("\"more\""), "{name}");
@@ -113,13 +115,13 @@ fn a_step_never_crosses_a_file() {
     let open = reopen(&store, id(1));
     assert_eq!(open.replay, entries);
     drop(open);
-    let reader = store.reader(id(1)).unwrap();
+    let reader = store.open_reader(id(1)).unwrap();
     for sealed in &entries {
-        let position = reader.position(sealed.entry.seq).unwrap().unwrap();
+        let position = reader.position_of(sealed.entry.seq).unwrap().unwrap();
         assert_eq!(position.h, sealed.entry.h);
     }
-    assert_eq!(reader.position(entries.len() as u64).unwrap(), None);
-    assert!(verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
+    assert_eq!(reader.position_of(entries.len() as u64).unwrap(), None);
+    assert!(verify_session(&store, id(1), &mut |_| {}).unwrap().is_intact());
 }
 
 #[test]
@@ -127,20 +129,20 @@ fn pages_follow_each_other_without_gap() {
     let disk = SimDisk::new();
     let store = store(&disk).with_file_bytes(1_500);
     let entries = make(&store, id(1), 30);
-    let reader = store.reader(id(1)).unwrap();
+    let reader = store.open_reader(id(1)).unwrap();
     for (most, bytes) in [(1, usize::MAX), (7, usize::MAX), (1_000, 500), (1_000, 1)] {
         let mut found = Vec::new();
         let mut next = Some(0);
         while let Some(from) = next {
-            let page = reader.page(from, most, bytes).unwrap();
+            let page = reader.read_page(from, most, bytes).unwrap();
             assert!(!page.entries.is_empty() && page.entries.len() <= most);
             found.extend(page.entries);
             next = page.next_seq;
         }
         assert_eq!(found, entries);
     }
-    assert_eq!(reader.page(1_000, 10, 10).unwrap().entries, []);
-    let stopped = reader.scan(5, &mut |_| ControlFlow::Break(())).unwrap();
+    assert_eq!(reader.read_page(1_000, 10, 10).unwrap().entries, []);
+    let stopped = reader.scan_entries(5, &mut |_| ControlFlow::Break(())).unwrap();
     assert_eq!(stopped, ScanEnd::Stopped);
 }
 
@@ -151,7 +153,7 @@ fn opening_needs_the_last_carry_and_what_follows() {
     let first = vec![start(id(1)), segment(0, History::Here(Vec::new()))];
     let mut writer = store.create(id(1), step(0, first), Vec::new()).unwrap();
     writer.append(step(2, vec![alert("old")]), Vec::new()).unwrap();
-    writer.append(step(3, vec![carry(1, vec![Item::user("hi")])]), Vec::new()).unwrap();
+    writer.append(step(3, vec![carry(1, vec![Item::user_message("hi")])]), Vec::new()).unwrap();
     writer
         .append(step(4, vec![alert("new"), segment(1, History::SameAs { same_as: 3 })]), Vec::new())
         .unwrap();
@@ -162,12 +164,12 @@ fn opening_needs_the_last_carry_and_what_follows() {
     assert_eq!(seqs(&store), [1, 3, 4, 5]);
     disk.remove_file(&file(id(1), "head")).unwrap();
     assert_eq!(seqs(&store), [1, 3, 4, 5]);
-    assert!(disk.content(&file(id(1), "head")).is_some(), "the cache was made again");
+    assert!(disk.file_content(&file(id(1), "head")).is_some(), "the cache was made again");
     let mut writer = reopen(&store, id(1)).writer;
     writer.append(step(6, vec![segment(2, History::Here(Vec::new()))]), Vec::new()).unwrap();
     drop(writer);
     assert_eq!(seqs(&store), [6]);
-    assert_eq!(store.reader(id(1)).unwrap().replay().unwrap().len(), 1);
+    assert_eq!(store.open_reader(id(1)).unwrap().read_replay().unwrap().len(), 1);
 }
 
 #[test]
@@ -179,16 +181,16 @@ fn a_wrong_head_costs_time_and_nothing_else() {
     let mut heads = Vec::new();
     for n in 0..12 {
         let seq = writer.next_seq();
-        let kind = if n % 4 == 3 { carry(1, vec![Item::user("hi")]) } else { alert("x") };
+        let kind = if n % 4 == 3 { carry(1, vec![Item::user_message("hi")]) } else { alert("x") };
         writer.append(step(seq, vec![kind]), Vec::new()).unwrap();
-        heads.push(disk.content(&file(id(1), "head")).unwrap());
+        heads.push(disk.file_content(&file(id(1), "head")).unwrap());
     }
     drop(writer);
     let right = reopen(&store, id(1)).replay;
     assert_eq!(right.iter().map(|s| s.entry.seq).collect::<Vec<_>>(), [1, 13]);
     heads.dedup();
     let whole = heads.last().unwrap().clone();
-    // Stale ones, garbage, every cut, every flipped byte.
+    // Stale heads, garbage, every truncation, every flipped byte.
     heads.extend([Vec::new(), b"{}".to_vec(), vec![0xff; 9_000]]);
     heads.extend((0..whole.len()).step_by(STRIDE).map(|at| whole[..at].to_vec()));
     heads.extend((0..whole.len()).step_by(STRIDE).map(|at| {
@@ -197,15 +199,15 @@ fn a_wrong_head_costs_time_and_nothing_else() {
         bad
     }));
     for head in heads {
-        disk.put(&file(id(1), "head"), &head).unwrap();
+        disk.overwrite(&file(id(1), "head"), &head).unwrap();
         let open = reopen(&store, id(1));
         assert_eq!(open.replay, right);
         assert!(open.damaged.is_none());
         drop(open);
-        assert_eq!(disk.content(&file(id(1), "head")).unwrap(), whole);
+        assert_eq!(disk.file_content(&file(id(1), "head")).unwrap(), whole);
     }
-    disk.put(&file(id(1), "head"), b"garbage").unwrap();
-    assert!(!verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
+    disk.overwrite(&file(id(1), "head"), b"garbage").unwrap();
+    assert!(!verify_session(&store, id(1), &mut |_| {}).unwrap().is_intact());
 }
 
 #[test]
@@ -213,13 +215,14 @@ fn spilled_lists_and_texts_come_back() {
     let disk = SimDisk::new();
     let store = store(&disk);
     let mut writer = store.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
-    let items: Vec<Item> = (0..900).map(|n| Item::user(format!("{n} {}", "x".repeat(1_000)))).collect();
+    let items: Vec<Item> =
+        (0..900).map(|n| Item::user_message(format!("{n} {}", "x".repeat(1_000)))).collect();
     let text = "long ".repeat(TEXT_BYTES);
     let image = Blob::new(b"png".to_vec());
     let kinds = vec![
         segment(0, History::Here(Vec::new())),
         carry(1, items.clone()),
-        minke_record::AssistantItem { call: 0, item: Item::user(text.clone()) }.into(),
+        minke_record::AssistantItem { call: 0, item: Item::user_message(text.clone()) }.into(),
     ];
     let written = writer.append(step(1, kinds), vec![image.clone()]).unwrap();
     assert!(matches!(&written[1].entry.kind, Kind::Carry(c) if c.history == History::Here(items.clone())));
@@ -230,25 +233,25 @@ fn spilled_lists_and_texts_come_back() {
     let Kind::AssistantItem(item) = &open.replay[2].entry.kind else { panic!("{:?}", open.replay[2]) };
     let Item::Message { content, .. } = &item.item else { panic!("{item:?}") };
     let Content::Text { text: Text::Blob(name) } = &content[0] else { panic!("the text is in a blob") };
-    assert_eq!(open.writer.blob(&name.blob).unwrap(), text.as_bytes());
-    assert_eq!(open.writer.blob(&image.name.blob).unwrap(), b"png");
-    let reader = store.reader(id(1)).unwrap();
-    assert_eq!(reader.blob(&name.blob, 5, 9).unwrap(), &text.as_bytes()[5..14]);
-    assert_eq!(reader.blob(&name.blob, u64::MAX, 9).unwrap(), b"");
-    assert!(reader.blob("../lease", 0, 9).is_err());
-    assert!(verify(&store, id(1), &mut |_| {}).unwrap().is_ok());
+    assert_eq!(open.writer.read_blob(&name.blob).unwrap(), text.as_bytes());
+    assert_eq!(open.writer.read_blob(&image.name.blob).unwrap(), b"png");
+    let reader = store.open_reader(id(1)).unwrap();
+    assert_eq!(reader.read_blob(&name.blob, 5, 9).unwrap(), &text.as_bytes()[5..14]);
+    assert_eq!(reader.read_blob(&name.blob, u64::MAX, 9).unwrap(), b"");
+    assert!(reader.read_blob("../lease", 0, 9).is_err());
+    assert!(verify_session(&store, id(1), &mut |_| {}).unwrap().is_intact());
     drop(open);
 
-    // A list that is gone is damage at its entry; what comes before opens.
-    let Kind::Carry(spilled) = line::parse(&written[1].line).unwrap().kind else { panic!("a carry") };
+    // A missing list is damage at its entry; the entries before it open.
+    let Kind::Carry(spilled) = line::parse_entry(&written[1].line).unwrap().kind else { panic!("a carry") };
     let History::Blob(list) = spilled.history else { panic!("a spilled list") };
-    disk.put(&file(id(1), &format!("blobs/{}", list.blob)), b"[]").unwrap();
+    disk.overwrite(&file(id(1), &format!("blobs/{}", list.blob)), b"[]").unwrap();
     let open = reopen(&store, id(1));
     assert_eq!(open.replay.len(), 1);
     assert_eq!(open.damaged.as_ref().map(|damage| damage.seq), Some(1));
     drop(open);
-    let found = verify(&store, id(1), &mut |_| {}).unwrap();
-    assert!(!found.is_ok());
+    let found = verify_session(&store, id(1), &mut |_| {}).unwrap();
+    assert!(!found.is_intact());
 }
 
 #[test]
@@ -256,15 +259,15 @@ fn a_reader_beside_a_writer_never_sees_half_a_step() {
     let disk = SimDisk::new();
     let store = store(&disk);
     let entries = make(&store, id(1), 3);
-    let whole = disk.content(&file(id(1), "log.jsonl")).unwrap();
+    let whole = disk.file_content(&file(id(1), "log.jsonl")).unwrap();
     let open = reopen(&store, id(1));
-    let reader = store.reader(id(1)).unwrap();
+    let reader = store.open_reader(id(1)).unwrap();
     let mut next = whole.clone();
     let more: Vec<u8> = {
         let other = SimDisk::new();
         let twin = crate::support::store(&other);
         make(&twin, id(1), 6);
-        other.content(&file(id(1), "log.jsonl")).unwrap()[whole.len()..].to_vec()
+        other.file_content(&file(id(1), "log.jsonl")).unwrap()[whole.len()..].to_vec()
     };
     let mut seen = entries.len();
     for (at, byte) in more.iter().enumerate() {
@@ -272,8 +275,8 @@ fn a_reader_beside_a_writer_never_sees_half_a_step() {
         if !at.is_multiple_of(STRIDE) && at + 1 < more.len() {
             continue;
         }
-        disk.put(&file(id(1), "log.jsonl"), &next).unwrap();
-        let head = reader.head().unwrap().unwrap();
+        disk.overwrite(&file(id(1), "log.jsonl"), &next).unwrap();
+        let head = reader.head_position().unwrap().unwrap();
         let (_, count) = crate::support::whole_steps(&next, next.len());
         assert_eq!(head.seq + 1, count as u64);
         seen = seen.max(count);
@@ -300,51 +303,51 @@ fn a_newer_format_is_refused_with_its_version() {
 #[test]
 fn an_ephemeral_session_is_never_synced() {
     let disk = SimDisk::new();
-    let store = store(&disk).unsynced();
-    disk.plan(Some(crate::disk::Plan {
+    let store = store(&disk).without_sync();
+    disk.set_fault_plan(Some(crate::disk::FaultPlan {
         at: 0,
-        fault: crate::disk::Fault::Io,
+        fault: crate::disk::DiskFault::Io,
         lasting: true,
-        only: Some(crate::disk::Operation::Sync),
+        only: Some(crate::disk::DiskOperation::Sync),
     }));
     let entries = make(&store, id(1), 4);
     assert_eq!(reopen(&store, id(1)).replay, entries);
-    assert_eq!(disk.counted(), 0);
+    assert_eq!(disk.planned_operations(), 0);
 }
 
 #[test]
 fn a_large_log_reads_the_same_as_a_small_one() {
     let disk = SimDisk::new();
-    let store = store(&disk).unsynced().with_file_bytes(2 << 20);
+    let store = store(&disk).without_sync().with_file_bytes(2 << 20);
     let mut writer = store.create(id(1), step(0, vec![start(id(1))]), Vec::new()).unwrap();
     let message = "x".repeat(32_000);
-    let mut heads = vec![writer.head().unwrap()];
+    let mut heads = vec![writer.head_position().unwrap()];
     for n in 0..90 {
         let kinds = (0..=n % 3).map(|_| alert(&message)).collect();
         let written = writer.append(step(writer.next_seq(), kinds), Vec::new()).unwrap();
         heads.extend(written.iter().map(|s| minke_record::Position { seq: s.entry.seq, h: s.entry.h }));
     }
     drop(writer);
-    let reader = store.reader(id(1)).unwrap();
+    let reader = store.open_reader(id(1)).unwrap();
     let mut seen = Vec::new();
-    let end = reader.scan(0, &mut |sealed| {
+    let end = reader.scan_entries(0, &mut |sealed| {
         seen.push(minke_record::Position { seq: sealed.entry.seq, h: sealed.entry.h });
         ControlFlow::Continue(())
     });
     assert_eq!(end.unwrap(), ScanEnd::Clean { tail: 0 });
     assert_eq!(seen, heads);
     let mut count = 0;
-    let stopped = reader.scan(7, &mut |_| {
+    let stopped = reader.scan_entries(7, &mut |_| {
         count += 1;
         if count == 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!((stopped.unwrap(), count), (ScanEnd::Stopped, 100));
     let path = file(id(1), "log.0002.jsonl");
-    let mut bad = disk.content(&path).unwrap();
+    let mut bad = disk.file_content(&path).unwrap();
     bad[40_000] ^= 1;
-    disk.put(&path, &bad).unwrap();
+    disk.overwrite(&path, &bad).unwrap();
     let mut last = None;
-    let end = reader.scan(0, &mut |sealed| {
+    let end = reader.scan_entries(0, &mut |sealed| {
         last = Some(sealed.entry.seq);
         ControlFlow::Continue(())
     });

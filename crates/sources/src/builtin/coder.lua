@@ -1,4 +1,4 @@
--- Changes code. What it may write is decided by whoever starts it.
+-- Changes code. The caller decides which paths it may write.
 local profile = require("minke.profile")
 local scope = require("minke.scope")
 

@@ -1,6 +1,6 @@
--- What an agent is if nobody chooses anything: the usual instruction, the model of the configuration.
+-- The default profile: the default instruction and the configured model.
 local profile = require("minke.profile")
 
 return profile {
-  description = "the usual instruction, nothing else changed",
+  description = "the default instruction, no other changes",
 }

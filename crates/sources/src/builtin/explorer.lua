@@ -1,10 +1,10 @@
--- Finds out and answers.
+-- Investigates and answers.
 local profile = require("minke.profile")
 local scope = require("minke.scope")
 
 return profile {
   slug = "explorer",
-  description = "finds out how something works and where it is; writes nothing",
+  description = "investigates how the code works and where it is; writes nothing",
   scope = scope.workspace_read(),
   sandbox = { mode = "read_only" },
   worker = {

@@ -1,10 +1,10 @@
--- Thinks first, and lets others do it.
+-- Plans; other agents do the work.
 local profile = require("minke.profile")
 local scope = require("minke.scope")
 
 return profile {
   slug = "planner",
-  description = "turns a task into a plan that somebody else can carry out; changes nothing",
+  description = "turns a task into a plan for another agent; changes nothing",
   scope = scope.workspace_read(),
   sandbox = { mode = "read_only" },
   permissions = { posture = "plan" },

@@ -1,10 +1,10 @@
--- Reads a change and says what is wrong with it.
+-- Reviews a change and reports problems.
 local profile = require("minke.profile")
 local scope = require("minke.scope")
 
 return profile {
   slug = "reviewer",
-  description = "reads a change and reports what is wrong with it; writes nothing",
+  description = "reviews a change and reports problems; writes nothing",
   scope = scope.workspace_read(),
   sandbox = { mode = "read_only" },
   worker = {

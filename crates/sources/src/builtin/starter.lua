@@ -1,17 +1,17 @@
 -- A profile: a recipe for an agent. It computes and grants nothing; `minke profile check NAME` evaluates it.
--- The functions that there are, and every field, are described in docs/guide/profiles.md.
+-- All functions and fields are documented in docs/guide/profiles.md.
 local profile = require("minke.profile")
 local scope = require("minke.scope")
 -- local models = require("minke.models")
 
 return profile {
   slug = "NAME",
-  description = "what this agent is for, in one line",
+  description = "the purpose of this agent, in one line",
 
-  -- What is not said here comes from this profile.
+  -- Values that this profile does not set come from here.
   extends = "builtin:default",
 
-  -- The model; without it the one of the configuration.
+  -- Defaults to the model of the configuration.
   -- model = models.catalog("PROVIDER/MODEL"),
 
   -- scope.workspace_read() for an agent that only reads.
@@ -19,7 +19,7 @@ return profile {
 
   worker = {
     max_turns = 200,
-    -- How the agent is to work, in place of what the profile below says.
+    -- Replaces the instruction of the extended profile.
     -- instruction = [[ … ]],
   },
 }

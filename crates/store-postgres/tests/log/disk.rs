@@ -1,5 +1,5 @@
-//! A world in tables with the same handles as the virtual disk: processes that die, a server that loses its power,
-//! damage behind everybody's back, faults on demand.
+//! A disk in tables with the interface of the simulated disk: dying processes, power cuts of the server, damage behind
+//! the processes' backs, and injected faults.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -8,34 +8,40 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use minke_session::{Disk, DiskFile, Meta, OpenHow};
+use minke_session::{Disk, DiskFile, FileMeta, OpenMode};
 use postgres::{Client, NoTls};
 
-use crate::world::{server, store_at};
+use crate::world::{open_store, server};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum DiskFault {
     KillBefore,
     KillAfter,
-    /// A transaction has no half: the same as before it.
+    /// The same as before the transaction, which has no intermediate state.
     KillHalfway,
     Full,
     Io,
-    /// The server takes a whole step or nothing of it: nothing is short.
+    /// Has no effect: the server stores whole steps only.
     Short,
 }
 
-impl Fault {
-    pub(crate) const ALL: [Fault; 6] =
-        [Fault::KillBefore, Fault::KillAfter, Fault::KillHalfway, Fault::Full, Fault::Io, Fault::Short];
+impl DiskFault {
+    pub(crate) const ALL: [DiskFault; 6] = [
+        DiskFault::KillBefore,
+        DiskFault::KillAfter,
+        DiskFault::KillHalfway,
+        DiskFault::Full,
+        DiskFault::Io,
+        DiskFault::Short,
+    ];
 
-    pub(crate) fn kills(self) -> bool {
-        matches!(self, Fault::KillBefore | Fault::KillAfter | Fault::KillHalfway)
+    pub(crate) fn kills_process(self) -> bool {
+        matches!(self, DiskFault::KillBefore | DiskFault::KillAfter | DiskFault::KillHalfway)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum DiskOperation {
     Open,
     Read,
     Write,
@@ -46,33 +52,33 @@ pub(crate) enum Operation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct FaultPlan {
     pub(crate) at: u64,
-    pub(crate) fault: Fault,
+    pub(crate) fault: DiskFault,
     pub(crate) lasting: bool,
-    pub(crate) only: Option<Operation>,
+    pub(crate) only: Option<DiskOperation>,
 }
 
-impl Plan {
-    pub(crate) fn once(at: u64, fault: Fault) -> Plan {
-        Plan { at, fault, lasting: false, only: None }
+impl FaultPlan {
+    pub(crate) fn once(at: u64, fault: DiskFault) -> FaultPlan {
+        FaultPlan { at, fault, lasting: false, only: None }
     }
 }
 
 thread_local! {
-    /// Flipping is done by the thousand.
+    /// Tests flip thousands of bits, so the connection is reused.
     static FLIPPER: std::cell::RefCell<Option<Client>> = const { std::cell::RefCell::new(None) };
 }
 
-type Slot = Mutex<Option<Box<dyn DiskFile>>>;
+type FileSlot = Mutex<Option<Box<dyn DiskFile>>>;
 
 /// One process's view of the tables.
 #[derive(Clone)]
 pub(crate) struct SimDisk {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<TableWorld>>,
     process: u64,
-    /// Without the world's lock: others work meanwhile.
-    inner: Arc<Mutex<Option<crate::world::Disk>>>,
+    /// Outside of the world's lock, so that other processes can work meanwhile.
+    inner: Arc<Mutex<Option<crate::world::SharedDisk>>>,
     root: PathBuf,
     prefix: String,
 }
@@ -83,17 +89,17 @@ impl std::fmt::Debug for SimDisk {
     }
 }
 
-struct World {
+struct TableWorld {
     home: Arc<tempfile::TempDir>,
     processes: u64,
     dead: HashSet<u64>,
     counted: u64,
-    plan: Option<(u64, Plan)>,
-    open: HashMap<u64, Vec<Arc<Slot>>>,
-    inners: HashMap<u64, Arc<Mutex<Option<crate::world::Disk>>>>,
+    plan: Option<(u64, FaultPlan)>,
+    open: HashMap<u64, Vec<Arc<FileSlot>>>,
+    inners: HashMap<u64, Arc<Mutex<Option<crate::world::SharedDisk>>>>,
 }
 
-fn killed() -> io::Error {
+fn killed_error() -> io::Error {
     io::Error::other("this process was killed")
 }
 
@@ -101,7 +107,7 @@ impl SimDisk {
     pub(crate) fn new() -> SimDisk {
         static WORLDS: AtomicU64 = AtomicU64::new(0);
         let prefix = format!("w{}.", WORLDS.fetch_add(1, Ordering::Relaxed));
-        let world = World {
+        let world = TableWorld {
             home: Arc::new(tempfile::tempdir().unwrap()),
             processes: 0,
             dead: HashSet::new(),
@@ -113,22 +119,22 @@ impl SimDisk {
         SimDisk::enter(Arc::new(Mutex::new(world)), prefix)
     }
 
-    fn enter(world: Arc<Mutex<World>>, prefix: String) -> SimDisk {
+    fn enter(world: Arc<Mutex<TableWorld>>, prefix: String) -> SimDisk {
         let mut there = world.lock().unwrap();
         let process = there.processes;
         there.processes += 1;
-        let store = store_at(&server().address(), there.home.path());
+        let store = open_store(&server().address(), there.home.path());
         let inner = Arc::new(Mutex::new(Some(store.disk())));
         there.inners.insert(process, Arc::clone(&inner));
         drop(there);
-        SimDisk { world, process, inner, root: store.place(), prefix }
+        SimDisk { world, process, inner, root: store.display_path(), prefix }
     }
 
-    pub(crate) fn process(&self) -> SimDisk {
+    pub(crate) fn new_process(&self) -> SimDisk {
         SimDisk::enter(Arc::clone(&self.world), self.prefix.clone())
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, TableWorld> {
         self.world.lock().unwrap()
     }
 
@@ -136,7 +142,7 @@ impl SimDisk {
         self.world().kill(self.process);
     }
 
-    /// What was not synced may be gone; which of it, the server decides.
+    /// Unsynced data may be lost; the server decides which.
     pub(crate) fn cut_power(&self, _: Option<u64>) {
         let mut world = self.world();
         for process in 0..world.processes {
@@ -145,13 +151,13 @@ impl SimDisk {
         server().restart();
     }
 
-    pub(crate) fn plan(&self, plan: Option<Plan>) {
+    pub(crate) fn set_fault_plan(&self, plan: Option<FaultPlan>) {
         let mut world = self.world();
         world.plan = plan.map(|plan| (self.process, plan));
         world.counted = 0;
     }
 
-    pub(crate) fn counted(&self) -> u64 {
+    pub(crate) fn planned_operations(&self) -> u64 {
         self.world().counted
     }
 
@@ -164,7 +170,7 @@ impl SimDisk {
         self.world().home.path().join(path.strip_prefix("/").unwrap())
     }
 
-    /// `/sessions/…` and the like are this world's; everything else is on the machine.
+    /// Maps `/sessions/…` and similar paths to this world; other paths are on the machine.
     fn path(&self, path: &Path) -> PathBuf {
         for (shelf, name) in [
             ("/sessions", "sessions"),
@@ -179,7 +185,7 @@ impl SimDisk {
         self.outside(path)
     }
 
-    /// The names of a file in the tables.
+    /// Returns the names of a file in the tables.
     fn row(&self, path: &Path) -> Option<(String, String)> {
         let path = self.path(path);
         let parts: Vec<&str> =
@@ -188,7 +194,7 @@ impl SimDisk {
         Some((format!("{shelf}/{session}"), file.join("/")))
     }
 
-    pub(crate) fn content(&self, path: &Path) -> Option<Vec<u8>> {
+    pub(crate) fn file_content(&self, path: &Path) -> Option<Vec<u8>> {
         let Some((session, file)) = self.row(path) else {
             return std::fs::read(self.outside(path)).ok();
         };
@@ -204,7 +210,7 @@ impl SimDisk {
         Some(if row.get::<_, &str>(0) == "log" { row.get(2) } else { row.get(1) })
     }
 
-    pub(crate) fn put(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let (session, file) = self.row(path).unwrap();
         let log = file.starts_with("log.");
         let mut client = self.client();
@@ -234,7 +240,7 @@ impl SimDisk {
         Ok(())
     }
 
-    pub(crate) fn flip(&self, path: &Path, at: usize, bits: u8) {
+    pub(crate) fn flip_bits(&self, path: &Path, at: usize, bits: u8) {
         let (session, file) = self.row(path).unwrap();
         let (at, bits) = (i64::try_from(at).unwrap(), i32::from(bits));
         let flipped = FLIPPER.with_borrow_mut(|client| {
@@ -250,26 +256,26 @@ impl SimDisk {
         assert_eq!(flipped.unwrap(), 1);
     }
 
-    fn doing<T>(&self, operation: Operation, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let fault = self.world().meet(self.process, operation)?;
+    fn doing<T>(&self, operation: DiskOperation, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let fault = self.world().next_fault(self.process, operation)?;
         match fault {
-            None | Some(Fault::Short) => act(),
-            Some(Fault::KillBefore | Fault::KillHalfway) => {
+            None | Some(DiskFault::Short) => act(),
+            Some(DiskFault::KillBefore | DiskFault::KillHalfway) => {
                 self.kill();
-                Err(killed())
+                Err(killed_error())
             }
-            Some(Fault::KillAfter) => {
+            Some(DiskFault::KillAfter) => {
                 let done = act();
                 self.kill();
                 done
             }
-            Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
-            Some(Fault::Io) => Err(io::Error::from_raw_os_error(5)),
+            Some(DiskFault::Full) => Err(io::ErrorKind::StorageFull.into()),
+            Some(DiskFault::Io) => Err(io::Error::from_raw_os_error(5)),
         }
     }
 
-    fn inner(&self) -> io::Result<crate::world::Disk> {
-        self.inner.lock().unwrap().clone().ok_or_else(killed)
+    fn inner(&self) -> io::Result<crate::world::SharedDisk> {
+        self.inner.lock().unwrap().clone().ok_or_else(killed_error)
     }
 
     fn wrap(&self, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
@@ -279,17 +285,17 @@ impl SimDisk {
         open.retain(|slot| Arc::strong_count(slot) > 1);
         open.push(Arc::clone(&slot));
         drop(world);
-        Box::new(SimFile { disk: self.clone(), slot })
+        Box::new(TableSimFile { disk: self.clone(), slot })
     }
 }
 
-impl World {
-    /// The kernel frees its locks; nobody tells the server.
+impl TableWorld {
+    /// The kernel frees its locks; the server is not notified.
     fn kill(&mut self, process: u64) {
         self.dead.insert(process);
         for slot in self.open.remove(&process).unwrap_or_default() {
             if let Some(file) = slot.lock().unwrap().take() {
-                drop(file.duplicate());
+                drop(file.duplicate_fd());
             }
         }
         if let Some(inner) = self.inners.remove(&process) {
@@ -297,9 +303,9 @@ impl World {
         }
     }
 
-    fn meet(&mut self, process: u64, operation: Operation) -> io::Result<Option<Fault>> {
+    fn next_fault(&mut self, process: u64, operation: DiskOperation) -> io::Result<Option<DiskFault>> {
         if self.dead.contains(&process) {
-            return Err(killed());
+            return Err(killed_error());
         }
         let Some((_, plan)) = self.plan.filter(|(struck, _)| *struck == process) else { return Ok(None) };
         if plan.only.is_some_and(|only| only != operation) {
@@ -312,119 +318,119 @@ impl World {
 }
 
 impl Disk for SimDisk {
-    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.doing(Operation::Open, || self.inner()?.open(&self.path(path), how))?;
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.doing(DiskOperation::Open, || self.inner()?.open(&self.path(path), how))?;
         Ok(self.wrap(file))
     }
 
-    fn adopt(&self, fd: OwnedFd) -> io::Result<Box<dyn DiskFile>> {
-        Ok(self.wrap(self.inner()?.adopt(fd)?))
+    fn adopt_fd(&self, fd: OwnedFd) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.wrap(self.inner()?.adopt_fd(fd)?))
     }
 
-    fn is_at(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
-        self.doing(Operation::Read, || self.inner()?.is_at(file, &self.path(path)))
+    fn is_file_at(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
+        self.doing(DiskOperation::Read, || self.inner()?.is_file_at(file, &self.path(path)))
     }
 
-    fn meta(&self, path: &Path) -> io::Result<Option<Meta>> {
-        self.doing(Operation::Read, || self.inner()?.meta(&self.path(path)))
+    fn metadata(&self, path: &Path) -> io::Result<Option<FileMeta>> {
+        self.doing(DiskOperation::Read, || self.inner()?.metadata(&self.path(path)))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.doing(Operation::Directory, || self.inner()?.create_dir(&self.path(path)))
+        self.doing(DiskOperation::Directory, || self.inner()?.create_dir(&self.path(path)))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.doing(Operation::Sync, || self.inner()?.sync_dir(&self.path(path)))
+        self.doing(DiskOperation::Sync, || self.inner()?.sync_dir(&self.path(path)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.doing(Operation::Directory, || self.inner()?.rename(&self.path(from), &self.path(to)))
+        self.doing(DiskOperation::Directory, || self.inner()?.rename(&self.path(from), &self.path(to)))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.doing(Operation::Directory, || self.inner()?.remove_file(&self.path(path)))
+        self.doing(DiskOperation::Directory, || self.inner()?.remove_file(&self.path(path)))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.doing(Operation::Directory, || self.inner()?.remove_dir(&self.path(path)))
+        self.doing(DiskOperation::Directory, || self.inner()?.remove_dir(&self.path(path)))
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.doing(Operation::Read, || self.inner()?.read_dir(&self.path(path)))
+        self.doing(DiskOperation::Read, || self.inner()?.read_dir(&self.path(path)))
     }
 
-    fn breathe(&self) {}
+    fn pause_briefly(&self) {}
 }
 
-struct SimFile {
+struct TableSimFile {
     disk: SimDisk,
-    slot: Arc<Slot>,
+    slot: Arc<FileSlot>,
 }
 
-impl std::fmt::Debug for SimFile {
+impl std::fmt::Debug for TableSimFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SimFile(process {})", self.disk.process)
     }
 }
 
-impl Drop for SimFile {
+impl Drop for TableSimFile {
     fn drop(&mut self) {
         drop(self.slot.lock().unwrap().take());
     }
 }
 
-impl SimFile {
-    fn with<T>(&self, act: impl FnOnce(&dyn DiskFile) -> io::Result<T>) -> io::Result<T> {
-        act(&**self.slot.lock().unwrap().as_ref().ok_or_else(killed)?)
+impl TableSimFile {
+    fn with_file<T>(&self, act: impl FnOnce(&dyn DiskFile) -> io::Result<T>) -> io::Result<T> {
+        act(&**self.slot.lock().unwrap().as_ref().ok_or_else(killed_error)?)
     }
 
-    fn doing<T>(
+    fn run_operation<T>(
         &self,
-        operation: Operation,
+        operation: DiskOperation,
         act: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.disk.doing(operation, || self.with(act))
+        self.disk.doing(operation, || self.with_file(act))
     }
 }
 
-impl DiskFile for SimFile {
+impl DiskFile for TableSimFile {
     fn append(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.doing(Operation::Write, |file| file.append(bytes))
+        self.run_operation(DiskOperation::Write, |file| file.append(bytes))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.doing(Operation::Write, |file| file.write_at(bytes, offset))
+        self.run_operation(DiskOperation::Write, |file| file.write_at(bytes, offset))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.doing(Operation::Read, |file| file.read_at(bytes, offset))
+        self.run_operation(DiskOperation::Read, |file| file.read_at(bytes, offset))
     }
 
     fn size(&self) -> io::Result<u64> {
-        self.doing(Operation::Read, |file| file.size())
+        self.run_operation(DiskOperation::Read, |file| file.size())
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.doing(Operation::Truncate, |file| file.truncate(bytes))
+        self.run_operation(DiskOperation::Truncate, |file| file.truncate(bytes))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.doing(Operation::Sync, |file| file.sync_data())
+        self.run_operation(DiskOperation::Sync, |file| file.sync_data())
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        self.doing(Operation::Lock, |file| file.try_lock())
+        self.run_operation(DiskOperation::Lock, |file| file.try_lock())
     }
 
     fn lock(&self) -> io::Result<()> {
-        self.doing(Operation::Lock, |file| file.lock())
+        self.run_operation(DiskOperation::Lock, |file| file.lock())
     }
 
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.with(|file| file.duplicate())
+    fn duplicate_fd(&self) -> io::Result<OwnedFd> {
+        self.with_file(|file| file.duplicate_fd())
     }
 
-    fn identity(&self) -> io::Result<(u64, u64)> {
-        self.with(|file| file.identity())
+    fn file_identity(&self) -> io::Result<(u64, u64)> {
+        self.with_file(|file| file.file_identity())
     }
 }

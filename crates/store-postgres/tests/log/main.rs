@@ -1,5 +1,5 @@
-//! The stories about the log, told again with the sessions in PostgreSQL: the same files as those of the file store, on
-//! a world of tables. What is about the space of a local disk (`space`) is only told there.
+//! The tests of the log with sessions in PostgreSQL: the same files as those of the file store, on a disk of tables.
+//! Tests of the space of a local disk (`space`) only exist there.
 
 #![expect(clippy::unwrap_used, reason = "a story whose world does not stand has failed")]
 

@@ -1,57 +1,59 @@
-//! Approvals, interleaved: one session, and a seed that decides what happens around its questions and in which order.
+//! Approval interleavings: one session, and a seed that chooses the events around its asks and their order.
 //!
-//! Here: who acts next (the model, a person who answers or answers again, a client with calls of its own, hooks, time,
-//! somebody who edits files, a change of the posture, a death of the process or of the machine, a visit), carried out on
-//! the product's own mind. Elsewhere: what must hold (`watch`).
-//! Invariant: each check is seen to fail with a pod that breaks it (`Mutant`, `tests/approvals.rs`).
+//! Each step is one of: the model, a user who answers (possibly twice), a client with its own calls, hooks,
+//! time, edited files, a changed posture, a crash or power cut, an offline edit. The pod is the product's.
+//! Elsewhere: the checks (`approval_checker`).
+//! Invariant: each check fails with a pod that breaks its rule (`ApprovalMutant`, `tests/approvals.rs`).
 
-mod watch;
+mod approval_checker;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use minke_model::{BlockEnd, BlockKind, ModelEvent, StopReason};
 use minke_pod::{
-    Audit, CallEnd, Changes, Effect, Given, HookPoint, HookQuestion, HooksSaid, Input, Moment, Order, Pod,
-    Refusal, ReplyTo, Request, RunMode, State, Step, Timer, Visit, What,
+    Audit, CallEnd, CommandRefusal, CommandRequest, Effect, HookPoint, HookRequest, HookVerdict, InputKind,
+    OfflineEdit, Pod, PodCommand, PodInput, PodTimer, ReplyBody, ReplyId, RunMode, SessionUpdate, State,
+    Step, StepSeed,
 };
 use minke_policy::RuleSet;
 use minke_record::{
-    Actor, AskId, Chain, Class, Decision, Draft, Entry, Judgement, Kind, Millis, Text, ToolDispatch, Verdict,
+    Actor, AskId, ChainHash, Class, Decision, Draft, Entry, Judgement, Kind, Millis, PolicyVerdict, Text,
+    ToolDispatch,
 };
 
-use crate::chance::Chance;
-use crate::hands::Hands;
+use crate::random::SimRandom;
 use crate::scene;
-use crate::story::Scene;
-use watch::{Judged, Watch};
+use crate::scripted::tools::ScriptedTools;
+use crate::story::StoryScene;
+use approval_checker::{ApprovalChecker, PreparedRecord};
 
-/// Where the session works; part of what an answer is bound to.
+/// The working directory of the session; part of the digest.
 pub(crate) const CWD: &str = "/project";
-/// What happens in one interleaving before everything is let come to rest.
-const ACTS: usize = 36;
-/// More than enough for everything to come to rest.
-const LAST_ACTS: usize = 400;
-/// How long questions wait, in seconds.
-const EXPIRES: u64 = 20;
+/// Number of random actions per interleaving.
+const RANDOM_ACTIONS: usize = 36;
+/// Maximum number of actions until everything has settled.
+const MAX_SETTLE_ACTIONS: usize = 400;
+/// Seconds until an ask expires.
+const ASK_EXPIRES_S: u64 = 20;
 
-/// A pod that breaks a promise, to see that it is noticed.
+/// A pod that breaks a rule, to test the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mutant {
-    /// Runs what it should ask about.
+pub enum ApprovalMutant {
+    /// Runs calls that need an ask.
     SkipsApproval,
-    /// Takes the answer to one question for the call as it is now, whatever it has become.
+    /// Applies the answer to one ask to the current call, even if it has changed.
     ForgetsDigest,
     /// Starts an approved call twice.
     RunsTwice,
-    /// Turns what it closes itself into approvals.
+    /// Turns its own closing answers into approvals.
     ApprovesItself,
-    /// Starts an approved command without having its scripts looked at once more.
+    /// Starts an approved command without checking its scripts again.
     ForgetsScripts,
 }
 
-/// What one seed came to.
+/// The counters of one seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Interleaved {
+pub struct InterleavingStats {
     pub asks: u64,
     pub approved: u64,
     pub granted: u64,
@@ -60,15 +62,15 @@ pub struct Interleaved {
     pub conflicts: u64,
     pub expired: u64,
     pub asked_anew: u64,
-    /// Approved commands that were not started, since a script had changed in the last moment.
+    /// Approved commands that did not start because a script had just changed.
     pub swapped: u64,
-    /// Commands with scripts that ran.
+    /// Started commands with scripts.
     pub scripted: u64,
     pub entries: u64,
 }
 
-impl std::ops::AddAssign for Interleaved {
-    fn add_assign(&mut self, other: Interleaved) {
+impl std::ops::AddAssign for InterleavingStats {
+    fn add_assign(&mut self, other: InterleavingStats) {
         self.asks += other.asks;
         self.approved += other.approved;
         self.granted += other.granted;
@@ -83,8 +85,8 @@ impl std::ops::AddAssign for Interleaved {
     }
 }
 
-/// What hooks think of arguments: their word, and the arguments that they want instead.
-pub(crate) fn theirs(arguments: &str) -> (&'static str, Option<String>) {
+/// Returns the hooks' decision on arguments, and the rewritten arguments.
+pub(crate) fn hook_decision(arguments: &str) -> (&'static str, Option<String>) {
     if arguments.contains("forbidden") {
         ("deny", None)
     } else if arguments.contains("draft") {
@@ -96,155 +98,157 @@ pub(crate) fn theirs(arguments: &str) -> (&'static str, Option<String>) {
     }
 }
 
-/// Something that waits for a sync.
-enum Out {
-    Reply(ReplyTo, Result<Given, Refusal>),
+/// An output that waits for a sync.
+enum InterleavingOutput {
+    Reply(ReplyId, Result<ReplyBody, CommandRefusal>),
     Effect(Box<Effect>),
 }
 
-struct Play {
-    chance: Chance,
-    scene: Scene,
+struct Interleaving {
+    random: SimRandom,
+    scene: StoryScene,
     now: Millis,
     inputs: u64,
     entries: Vec<Entry>,
     synced: usize,
     pod: Option<Pod>,
-    held: VecDeque<(usize, Out)>,
-    inbox: Vec<What>,
+    pending: VecDeque<(usize, InterleavingOutput)>,
+    inbox: Vec<InputKind>,
     request: Option<u64>,
-    timers: BTreeMap<Timer, Millis>,
-    hands: Hands,
-    watch: Watch,
-    expects: BTreeMap<ReplyTo, Option<minke_record::ErrorCode>>,
+    timers: BTreeMap<PodTimer, Millis>,
+    tools: ScriptedTools,
+    checker: ApprovalChecker,
+    expects: BTreeMap<ReplyId, Option<minke_record::ErrorCode>>,
     replies: u64,
-    mutant: Option<Mutant>,
-    calm: bool,
-    /// What happened, for a failure's report; kept only when one is told once more.
-    did: Option<Vec<String>>,
-    sums: Interleaved,
+    mutant: Option<ApprovalMutant>,
+    is_settling: bool,
+    /// The actions, for the report of a failure; recorded only when a failing seed runs again.
+    actions: Option<Vec<String>>,
+    stats: InterleavingStats,
 }
 
-/// Plays one seed.
-pub fn interleave(seed: u64, mutant: Option<Mutant>) -> Result<Interleaved, String> {
-    let mut play = Play::new(seed, mutant);
-    if play.play().is_err() {
-        play = Play::new(seed, mutant);
-        play.did = Some(Vec::new());
-        let why = play.play().err().unwrap_or_else(|| "it went well when it was told once more".to_owned());
-        return Err(format!("{why}\n  {}", play.did.unwrap_or_default().join("\n  ")));
+/// Runs one seed.
+pub fn run_interleaving(seed: u64, mutant: Option<ApprovalMutant>) -> Result<InterleavingStats, String> {
+    let mut interleaving = Interleaving::new(seed, mutant);
+    if interleaving.run_all().is_err() {
+        interleaving = Interleaving::new(seed, mutant);
+        interleaving.actions = Some(Vec::new());
+        let why = interleaving.run_all().err().unwrap_or_else(|| "it succeeded when it ran again".to_owned());
+        return Err(format!("{why}\n  {}", interleaving.actions.unwrap_or_default().join("\n  ")));
     }
-    let mut sums = play.sums;
-    (sums.ran, sums.approved, sums.granted) = (play.watch.ran, play.watch.approved, play.watch.granted);
-    sums.entries = play.entries.len() as u64;
-    Ok(sums)
+    let mut stats = interleaving.stats;
+    (stats.ran, stats.approved, stats.granted) =
+        (interleaving.checker.ran, interleaving.checker.approved, interleaving.checker.granted);
+    stats.entries = interleaving.entries.len() as u64;
+    Ok(stats)
 }
 
-impl Play {
-    fn new(seed: u64, mutant: Option<Mutant>) -> Play {
-        let mut chance = Chance::new(seed);
-        let (hooks, expires) = (chance.one_in(2), chance.one_in(2).then_some(EXPIRES));
-        let scene = Scene {
+impl Interleaving {
+    fn new(seed: u64, mutant: Option<ApprovalMutant>) -> Interleaving {
+        let mut random = SimRandom::new(seed);
+        let (hooks, expires) = (random.one_in(2), random.one_in(2).then_some(ASK_EXPIRES_S));
+        let scene = StoryScene {
             posture: Some("ask".to_owned()),
             fence: Some("A".to_owned()),
             hooks,
             expires,
-            ..Scene::default()
+            ..StoryScene::default()
         };
-        let mut watch = Watch::default();
-        watch.hooks = hooks;
-        Play {
-            chance,
+        let mut checker = ApprovalChecker::default();
+        checker.hooks = hooks;
+        Interleaving {
+            random,
             scene,
-            now: crate::world::BEGINNING,
+            now: crate::world::START_TIME,
             inputs: 0,
             entries: Vec::new(),
             synced: 0,
             pod: None,
-            held: VecDeque::new(),
+            pending: VecDeque::new(),
             inbox: Vec::new(),
             request: None,
             timers: BTreeMap::new(),
-            hands: Hands::default(),
-            watch,
+            tools: ScriptedTools::default(),
+            checker,
             expects: BTreeMap::new(),
             replies: 0,
             mutant,
-            calm: false,
-            did: None,
-            sums: Interleaved::default(),
+            is_settling: false,
+            actions: None,
+            stats: InterleavingStats::default(),
         }
     }
 
-    fn play(&mut self) -> Result<(), String> {
-        self.begin()?;
-        for _ in 0..ACTS {
-            self.act()?;
+    fn run_all(&mut self) -> Result<(), String> {
+        self.start_session()?;
+        for _ in 0..RANDOM_ACTIONS {
+            self.random_action()?;
         }
-        self.rest()
+        self.settle_and_check()
     }
 
-    fn begin(&mut self) -> Result<(), String> {
-        self.watch.posture = minke_policy::Posture::Ask;
+    fn start_session(&mut self) -> Result<(), String> {
+        self.checker.posture = minke_policy::Posture::Ask;
         let first = scene::first_step(&self.scene, self.now);
-        self.write(first.entries)?;
+        self.append_drafts(first.entries)?;
         self.synced = self.entries.len();
-        self.boot()?;
-        self.say()
+        self.boot_pod()?;
+        self.send_input()
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
-        if let Some(did) = &mut self.did {
-            did.push(format!("{:>4} {}", self.entries.len(), what()));
+    fn record_action(&mut self, what: impl FnOnce() -> String) {
+        if let Some(actions) = &mut self.actions {
+            actions.push(format!("{:>4} {}", self.entries.len(), what()));
         }
     }
 
-    fn write(&mut self, drafts: Vec<Draft>) -> Result<(), String> {
+    fn append_drafts(&mut self, drafts: Vec<Draft>) -> Result<(), String> {
         for draft in drafts {
             let Draft { seq, ts, run, kind, .. } = draft;
-            let entry = Entry { seq, ts, run, more: false, kind, h: Chain::ZERO };
+            let entry = Entry { seq, ts, run, more: false, kind, h: ChainHash::ZERO };
             if let Kind::Ask(e) = &entry.kind {
-                self.sums.asks += 1;
-                let again = |asked: &watch::Asked| Some(&asked.call) == e.subject.call_id.as_ref();
-                self.sums.asked_anew += u64::from(self.watch.asks.values().any(again));
+                self.stats.asks += 1;
+                let again =
+                    |asked: &approval_checker::AskRecord| Some(&asked.call) == e.subject.call_id.as_ref();
+                self.stats.asked_anew += u64::from(self.checker.asks.values().any(again));
             }
             if let Kind::Answer(e) = &entry.kind {
-                let late = e.note.as_deref() == Some("nobody answered in time");
-                self.sums.expired += u64::from(late);
+                let late = e.note.as_deref() == Some("no answer arrived in time");
+                self.stats.expired += u64::from(late);
             }
-            self.watch.wrote(&entry)?;
+            self.checker.check_entry(&entry)?;
             self.entries.push(entry);
         }
         Ok(())
     }
 
-    fn feed(&mut self, what: What) -> Result<(), String> {
-        self.note(|| crate::world::brief(&what));
+    fn feed_input(&mut self, kind: InputKind) -> Result<(), String> {
+        self.record_action(|| crate::world::describe_input(&kind));
         let Some(pod) = &mut self.pod else { return Ok(()) };
         self.now += 1;
         self.inputs += 1;
         let seed = self.inputs.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let step = pod.step(Input { now: self.now, seed, what });
-        let step = self.spoil(step);
-        self.write(step.entries)?;
+        let step = pod.step(PodInput { now: self.now, seed, kind });
+        let step = self.apply_mutant(step);
+        self.append_drafts(step.entries)?;
         let upto = self.entries.len();
         for reply in step.replies {
             if let Some(to) = reply.to {
-                self.held.push_back((upto, Out::Reply(to, reply.result)));
+                self.pending.push_back((upto, InterleavingOutput::Reply(to, reply.result)));
             }
         }
         for effect in step.effects {
-            if effect.may_run_ahead() {
-                self.perform(effect)?;
+            if effect.may_run_before_sync() {
+                self.perform_effect(effect)?;
             } else {
-                self.held.push_back((upto, Out::Effect(Box::new(effect))));
+                self.pending.push_back((upto, InterleavingOutput::Effect(Box::new(effect))));
             }
         }
         Ok(())
     }
 
-    /// What a broken pod would have done instead.
-    fn spoil(&mut self, mut step: Step) -> Step {
+    /// Changes a step as the mutant would.
+    fn apply_mutant(&mut self, mut step: Step) -> Step {
         let Some(mutant) = self.mutant else { return step };
         let mut effects = Vec::new();
         for draft in &mut step.entries {
@@ -253,21 +257,22 @@ impl Play {
             else {
                 continue;
             };
-            let again = self.watch.asks.values().any(|asked| {
+            let again = self.checker.asks.values().any(|asked| {
                 asked.call == call_id
-                    && asked.answer.as_ref().is_some_and(|(decision, _)| decision.approves())
+                    && asked.answer.as_ref().is_some_and(|(decision, _)| decision.is_approval())
             });
-            let runs = mutant == Mutant::SkipsApproval || mutant == Mutant::ForgetsDigest && again;
-            let call = self.pod.as_ref().and_then(|pod| pod.state().call(&call_id).cloned());
+            let runs =
+                mutant == ApprovalMutant::SkipsApproval || mutant == ApprovalMutant::ForgetsDigest && again;
+            let call = self.pod.as_ref().and_then(|pod| pod.state().open_call(&call_id).cloned());
             if let (true, Some(call)) = (runs, call) {
-                let verdict = Verdict {
+                let verdict = PolicyVerdict {
                     outcome: Judgement::Allow,
                     rule: None,
                     layer: Some("answer".to_owned()),
-                    reason: "as a mutant wants".to_owned(),
+                    reason: "by a mutant".to_owned(),
                     fence: None,
                 };
-                let before = self.watch.judged.get(&call_id).and_then(|judged| judged.before.clone());
+                let before = self.checker.prepared.get(&call_id).and_then(|judged| judged.before.clone());
                 let preview = (call.tool == "Put").then(|| minke_record::Preview {
                     path: String::new(),
                     before,
@@ -292,26 +297,26 @@ impl Play {
                 effects.push(Effect::RunCall { call_id, tool, arguments, class, action });
             }
         }
-        if mutant == Mutant::RunsTwice {
+        if mutant == ApprovalMutant::RunsTwice {
             let runs = step.effects.iter().filter(|effect| match effect {
                 Effect::RunCall { call_id, class, .. } => {
-                    *class != Class::Pure && self.watch.asks.values().any(|asked| asked.call == *call_id)
+                    *class != Class::Pure && self.checker.asks.values().any(|asked| asked.call == *call_id)
                 }
                 _ => false,
             });
             effects.extend(runs.cloned());
         }
-        if mutant == Mutant::ForgetsScripts {
+        if mutant == ApprovalMutant::ForgetsScripts {
             for effect in &mut step.effects {
                 if let Effect::RunCall { action, .. } = effect {
                     action.scripts.clear();
                 }
             }
         }
-        if mutant == Mutant::ApprovesItself {
+        if mutant == ApprovalMutant::ApprovesItself {
             for draft in &mut step.entries {
                 if let Kind::Answer(answer) = &mut draft.kind
-                    && answer.by == Actor::minke()
+                    && answer.by == Actor::from_minke()
                 {
                     answer.decision = Decision::Approved;
                 }
@@ -321,63 +326,64 @@ impl Play {
         step
     }
 
-    fn perform(&mut self, effect: Effect) -> Result<(), String> {
+    fn perform_effect(&mut self, effect: Effect) -> Result<(), String> {
         match effect {
             Effect::AskModel { call, .. } => self.request = Some(call),
             Effect::StopModel { .. } => self.request = None,
             Effect::Prepare { call_id, tool, arguments } => {
-                let prepared = Box::new(self.hands.prepare(&tool, &arguments.show()));
-                self.inbox
-                    .retain(|what| !matches!(what, What::Prepared { call_id: id, .. } if *id == call_id));
-                self.inbox.push(What::Prepared { call_id, prepared });
+                let prepared = Box::new(self.tools.prepare_call(&tool, &arguments.display_text()));
+                self.inbox.retain(
+                    |what| !matches!(what, InputKind::Prepared { call_id: id, .. } if *id == call_id),
+                );
+                self.inbox.push(InputKind::Prepared { call_id, prepared });
             }
             Effect::RunCall { call_id, tool, arguments, class, action } => {
-                // The hand looks once more, as the driver does.
-                let now = self.hands.scripts(action.command.as_deref().unwrap_or_default());
+                // The tools check the scripts again, as the driver does.
+                let now = self.tools.find_scripts(action.command.as_deref().unwrap_or_default());
                 let same = now.len() == action.scripts.len()
                     && now.iter().zip(&action.scripts).all(|(now, then)| now.is_same(then));
                 if !action.scripts.is_empty() && !same {
-                    self.sums.swapped += 1;
+                    self.stats.swapped += 1;
                     let message = "a script has changed".to_owned();
-                    self.inbox.push(What::CallEnded { call_id, ended: CallEnd::Failed { message } });
+                    self.inbox.push(InputKind::CallEnded { call_id, ended: CallEnd::Failed { message } });
                     return Ok(());
                 }
-                self.sums.scripted += u64::from(!now.is_empty());
-                self.watch.starts(&call_id, &arguments.show(), &class)?;
-                self.watch.runs(&call_id, &now)?;
-                if let Some(ended) = self.hands.start(&call_id, &tool, &arguments.show()) {
-                    self.inbox.push(What::CallEnded { call_id, ended });
+                self.stats.scripted += u64::from(!now.is_empty());
+                self.checker.check_start(&call_id, &arguments.display_text(), &class)?;
+                self.checker.check_scripts(&call_id, &now)?;
+                if let Some(ended) = self.tools.start_call(&call_id, &tool, &arguments.display_text()) {
+                    self.inbox.push(InputKind::CallEnded { call_id, ended });
                 }
             }
             Effect::StopCall { call_id } => {
-                let is_this = |out: &Out| match out {
-                    Out::Effect(effect) => {
+                let is_this = |out: &InterleavingOutput| match out {
+                    InterleavingOutput::Effect(effect) => {
                         matches!(effect.as_ref(), Effect::RunCall { call_id: id, .. } if *id == call_id)
                     }
-                    Out::Reply(..) => false,
+                    InterleavingOutput::Reply(..) => false,
                 };
-                self.held.retain(|(_, out)| !is_this(out));
-                self.inbox.retain(|what| !crate::world::is_about(what, &call_id));
+                self.pending.retain(|(_, out)| !is_this(out));
+                self.inbox.retain(|what| !crate::world::concerns_call(what, &call_id));
             }
             Effect::CheckFile { call_id, preview } => {
-                let found = self.hands.check_file(&preview);
-                if found == minke_pod::FileFound::Before {
-                    self.watch.undone.insert(call_id.clone());
+                let result = self.tools.check_file(&preview);
+                if result == minke_pod::FileCheck::Before {
+                    self.checker.may_rerun.insert(call_id.clone());
                 }
-                self.inbox.push(What::FileChecked { call_id, found });
+                self.inbox.push(InputKind::FileChecked { call_id, result });
             }
             Effect::Capture { run, when } => {
-                self.inbox.push(What::Captured { run, when, captured: Ok(Vec::new()) });
+                self.inbox.push(InputKind::Captured { run, when, captured: Ok(Vec::new()) });
             }
             Effect::AskHooks { point, question } => {
                 if let HookPoint::BeforeTool(call_id, number) = &point
-                    && let Some(judged) = self.watch.judged.get_mut(call_id)
+                    && let Some(judged) = self.checker.prepared.get_mut(call_id)
                 {
-                    judged.asked = *number;
+                    judged.hook_number = *number;
                 }
-                self.inbox.push(hooks(point, &question));
+                self.inbox.push(hook_reply(point, &question));
             }
-            Effect::AddRule { .. } | Effect::Tree(_) => {}
+            Effect::AddRule { .. } | Effect::Child(_) => {}
             Effect::SetTimer { timer, at } => drop(self.timers.insert(timer, at)),
             Effect::ClearTimer { timer } => drop(self.timers.remove(&timer)),
             Effect::Exit => self.pod = None,
@@ -385,25 +391,25 @@ impl Play {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), String> {
+    fn sync_log(&mut self) -> Result<(), String> {
         self.synced = self.entries.len();
-        while let Some((upto, _)) = self.held.front() {
+        while let Some((upto, _)) = self.pending.front() {
             if *upto > self.synced {
                 break;
             }
-            let Some((_, out)) = self.held.pop_front() else { break };
+            let Some((_, out)) = self.pending.pop_front() else { break };
             match out {
-                Out::Effect(effect) => self.perform(*effect)?,
-                Out::Reply(to, result) => self.replied(to, &result)?,
+                InterleavingOutput::Effect(effect) => self.perform_effect(*effect)?,
+                InterleavingOutput::Reply(to, result) => self.check_reply(to, &result)?,
             }
         }
         Ok(())
     }
 
-    fn replied(&mut self, to: ReplyTo, result: &Result<Given, Refusal>) -> Result<(), String> {
+    fn check_reply(&mut self, to: ReplyId, result: &Result<ReplyBody, CommandRefusal>) -> Result<(), String> {
         let Some(wanted) = self.expects.remove(&to) else { return Ok(()) };
         let is = result.as_ref().err().map(|refusal| refusal.code.clone());
-        self.sums.conflicts += u64::from(is == Some(minke_record::ErrorCode::Conflict));
+        self.stats.conflicts += u64::from(is == Some(minke_record::ErrorCode::Conflict));
         if is == wanted {
             Ok(())
         } else {
@@ -411,64 +417,69 @@ impl Play {
         }
     }
 
-    fn boot(&mut self) -> Result<(), String> {
+    fn boot_pod(&mut self) -> Result<(), String> {
         self.pod = Some(Pod::new(State::replay(&self.entries)));
-        self.feed(What::Boot(Box::new(scene::boot(&self.scene, RuleSet::default()))))
+        self.feed_input(InputKind::Boot(Box::new(scene::boot_info(&self.scene, RuleSet::default()))))
     }
 
-    fn die(&mut self, power: bool) -> Result<(), String> {
-        self.sums.deaths += 1;
-        self.note(|| format!("dies, power {power}"));
+    fn kill_pod(&mut self, power: bool) -> Result<(), String> {
+        self.stats.deaths += 1;
+        self.record_action(|| format!("dies, power {power}"));
         self.pod = None;
         self.request = None;
         self.inbox.clear();
-        self.held.clear();
+        self.pending.clear();
         self.timers.clear();
-        self.hands.die();
+        self.tools.drop_calls();
         if power {
             self.entries.truncate(self.synced);
-            self.watch.reread(&self.entries)?;
+            self.checker.rebuild_from(&self.entries)?;
         }
         self.synced = self.entries.len();
-        if self.chance.one_in(4) {
-            self.visit()?;
+        if self.random.one_in(4) {
+            self.answer_offline()?;
         }
-        self.boot()
+        self.boot_pod()
     }
 
-    /// Somebody answers while no pod lives.
-    fn visit(&mut self) -> Result<(), String> {
-        let open = self.watch.open();
-        let Some(ask) = self.chance.pick(&open).copied() else { return Ok(()) };
-        let decision = self.decision();
+    /// Answers an ask while no pod runs.
+    fn answer_offline(&mut self) -> Result<(), String> {
+        let open = self.checker.open_asks();
+        let Some(ask) = self.random.pick(&open).copied() else { return Ok(()) };
+        let decision = self.random_decision();
         self.now += 1;
         self.inputs += 1;
         let state = State::replay(&self.entries);
-        let at = Moment { now: self.now, seed: self.inputs };
-        let answer = Visit::Answer { ask, decision, note: Some("as asked".to_owned()) };
-        self.note(|| format!("visit {answer:?}"));
-        if let Ok(written) = minke_pod::visit(&state, at, scene::visitor(), answer) {
-            self.write(written.entries)?;
+        let at = StepSeed { now: self.now, seed: self.inputs };
+        let answer = OfflineEdit::Answer { ask, decision, note: Some("as asked".to_owned()) };
+        self.record_action(|| format!("visit {answer:?}"));
+        if let Ok(written) = minke_pod::apply_offline_edit(&state, at, scene::offline_writer(), answer) {
+            self.append_drafts(written.entries)?;
             self.synced = self.entries.len();
         }
         Ok(())
     }
 
-    fn order(&mut self, order: Order) -> Result<ReplyTo, String> {
+    fn send_command(&mut self, command: PodCommand) -> Result<ReplyId, String> {
         self.replies += 1;
-        let to = ReplyTo(self.replies);
-        let from = Actor::person("play");
-        self.feed(What::Order(Box::new(Request { from, reply: Some(to), order })))?;
+        let to = ReplyId(self.replies);
+        let from = Actor::from_person("play");
+        self.feed_input(InputKind::Command(Box::new(CommandRequest { from, reply: Some(to), command })))?;
         Ok(to)
     }
 
-    fn say(&mut self) -> Result<(), String> {
-        let input = scene::said("go on");
-        self.order(Order::Run { input, attached: Ok(Vec::new()), mode: RunMode::Reject, op_id: None })
-            .map(drop)
+    fn send_input(&mut self) -> Result<(), String> {
+        let input = scene::parse_input("go on");
+        self.send_command(PodCommand::Run {
+            input,
+            attached: Ok(Vec::new()),
+            mode: RunMode::Reject,
+            op_id: None,
+        })
+        .map(drop)
     }
 
-    fn decision(&mut self) -> Decision {
+    fn random_decision(&mut self) -> Decision {
         let all = [
             Decision::Approved,
             Decision::Approved,
@@ -479,116 +490,126 @@ impl Play {
             Decision::Abort,
             Decision::Answered,
         ];
-        self.chance.pick(&all).cloned().unwrap_or(Decision::Denied)
+        self.random.pick(&all).cloned().unwrap_or(Decision::Denied)
     }
 
-    fn answer(&mut self, ask: AskId, decision: Decision) -> Result<(), String> {
+    fn send_answer(&mut self, ask: AskId, decision: Decision) -> Result<(), String> {
         let Some(pod) = &self.pod else { return Ok(()) };
-        // What the order is told is decided when it is heard, one tick later.
+        // The command is handled one tick later.
         let wanted = match pod.phase() {
-            minke_pod::Phase::Stopping => Some(minke_record::ErrorCode::Conflict),
-            _ => self.watch.refusal(ask, &decision, self.now + 1),
+            minke_pod::PodPhase::Stopping => Some(minke_record::ErrorCode::Conflict),
+            _ => self.checker.expected_refusal(ask, &decision, self.now + 1),
         };
         let note = Some("as asked".to_owned());
-        self.expects.insert(ReplyTo(self.replies + 1), wanted);
-        self.order(Order::Answer { ask, decision, note }).map(drop)
+        self.expects.insert(ReplyId(self.replies + 1), wanted);
+        self.send_command(PodCommand::Answer { ask, decision, note }).map(drop)
     }
 
-    /// One thing happens.
-    fn act(&mut self) -> Result<(), String> {
+    /// Runs one random action.
+    fn random_action(&mut self) -> Result<(), String> {
         if self.pod.is_none() {
-            return self.boot();
+            return self.boot_pod();
         }
-        match self.chance.below(100) {
-            0..=29 => self.deliver(),
-            30..=44 => self.sync(),
+        match self.random.below(100) {
+            0..=29 => self.deliver_event(),
+            30..=44 => self.sync_log(),
             45..=59 => {
-                let open = self.watch.open();
-                let Some(ask) = self.chance.pick(&open).copied() else { return self.speak() };
-                let decision = self.decision();
-                self.answer(ask, decision)
+                let open = self.checker.open_asks();
+                let Some(ask) = self.random.pick(&open).copied() else { return self.send_model_reply() };
+                let decision = self.random_decision();
+                self.send_answer(ask, decision)
             }
             60..=64 => {
-                let answered = self.watch.answered();
-                let Some(ask) = self.chance.pick(&answered).copied() else { return self.speak() };
-                let decision = self.decision();
-                self.answer(ask, decision)
+                let answered = self.checker.answered_asks();
+                let Some(ask) = self.random.pick(&answered).copied() else { return self.send_model_reply() };
+                let decision = self.random_decision();
+                self.send_answer(ask, decision)
             }
-            65 => self.answer(AskId(uuid::Uuid::from_u128(7)), Decision::Approved),
-            66..=77 => self.speak(),
-            78..=82 => self.edit(),
-            83 => self.turn(),
+            65 => self.send_answer(AskId(uuid::Uuid::from_u128(7)), Decision::Approved),
+            66..=77 => self.send_model_reply(),
+            78..=82 => self.edit_file(),
+            83 => self.send_run_command(),
             84..=86 => {
                 let word = ["ask", "ask", "auto", "full", "plan", "deny"];
-                let word = self.chance.pick(&word).copied().unwrap_or("ask");
+                let word = self.random.pick(&word).copied().unwrap_or("ask");
                 let config = vec![("permissions.posture".to_owned(), serde_json::Value::from(word))];
-                self.order(Order::Set(Box::new(Changes { config, ..Changes::default() }))).map(drop)
+                self.send_command(PodCommand::Set(Box::new(SessionUpdate {
+                    config,
+                    ..SessionUpdate::default()
+                })))
+                .map(drop)
             }
-            87..=89 => self.client_calls(),
-            90..=92 => self.pass(),
+            87..=89 => self.call_client_tool(),
+            90..=92 => self.advance_clock(),
             93 => {
-                let clients = self.chance.below(2);
-                self.feed(What::Clients(clients))
+                let clients = self.random.below(2);
+                self.feed_input(InputKind::ClientCount(clients))
             }
-            94..=95 => self.die(false),
-            96 => self.die(true),
-            _ => self.sync(),
+            94..=95 => self.kill_pod(false),
+            96 => self.kill_pod(true),
+            _ => self.sync_log(),
         }
     }
 
-    /// Something that was asked of a hand comes back.
-    fn deliver(&mut self) -> Result<(), String> {
+    /// Delivers a pending event in random order.
+    fn deliver_event(&mut self) -> Result<(), String> {
         if self.inbox.is_empty() {
-            return self.speak();
+            return self.send_model_reply();
         }
-        let at = self.chance.below(self.inbox.len());
+        let at = self.random.below(self.inbox.len());
         let what = self.inbox.remove(at);
         match &what {
-            What::Prepared { call_id, prepared } => {
+            InputKind::Prepared { call_id, prepared } => {
                 let before =
                     prepared.as_ref().as_ref().ok().and_then(|p| p.preview.clone()).and_then(|p| p.before);
                 let scripts =
                     prepared.as_ref().as_ref().map(|p| p.action.scripts.clone()).unwrap_or_default();
-                let judged = Judged { posture: self.watch.posture, before, scripts, asked: 0, heard: false };
-                self.watch.judged.insert(call_id.clone(), judged);
+                let judged = PreparedRecord {
+                    posture: self.checker.posture,
+                    before,
+                    scripts,
+                    hook_number: 0,
+                    has_answered: false,
+                };
+                self.checker.prepared.insert(call_id.clone(), judged);
             }
-            What::HooksSaid { point: HookPoint::BeforeTool(call_id, number), .. } => {
-                if let Some(judged) = self.watch.judged.get_mut(call_id) {
-                    judged.heard |= judged.asked == *number;
+            InputKind::HookReply { point: HookPoint::BeforeTool(call_id, number), .. } => {
+                if let Some(judged) = self.checker.prepared.get_mut(call_id) {
+                    judged.has_answered |= judged.hook_number == *number;
                 }
             }
             _ => {}
         }
-        self.feed(what)
+        self.feed_input(what)
     }
 
-    /// The model says the whole of a reply, if it was asked.
-    fn speak(&mut self) -> Result<(), String> {
+    /// Sends a whole reply of the model, if a request is open.
+    fn send_model_reply(&mut self) -> Result<(), String> {
         let Some(call) = self.request.take() else {
             let idle = self.pod.as_ref().is_some_and(|pod| pod.state().facts.run.is_none());
-            return if idle && !self.calm { self.turn() } else { Ok(()) };
+            return if idle && !self.is_settling { self.send_run_command() } else { Ok(()) };
         };
-        let calls = if self.calm { 0 } else { 1 + self.chance.below(3) };
+        let calls = if self.is_settling { 0 } else { 1 + self.random.below(3) };
         for at in 0..calls {
             let index = u32::try_from(at).unwrap_or(0);
-            let (name, arguments) = self.call();
+            let (name, arguments) = self.random_call();
             let kind = BlockKind::ToolCall { id: format!("theirs_{at}"), name };
-            self.feed(What::Model { call, event: ModelEvent::BlockStart { index, kind } })?;
-            self.feed(What::Model { call, event: ModelEvent::Delta { index, text: arguments } })?;
-            self.feed(What::Model {
+            self.feed_input(InputKind::Model { call, event: ModelEvent::BlockStart { index, kind } })?;
+            self.feed_input(InputKind::Model { call, event: ModelEvent::Delta { index, text: arguments } })?;
+            self.feed_input(InputKind::Model {
                 call,
                 event: ModelEvent::BlockStop { index, end: BlockEnd::default() },
             })?;
         }
         let stop = if calls > 0 { StopReason::ToolUse } else { StopReason::EndTurn };
-        self.feed(What::Model { call, event: ModelEvent::Done { stop } })
+        self.feed_input(InputKind::Model { call, event: ModelEvent::Done { stop } })
     }
 
-    /// A call of few kinds, so that the same one comes again.
-    fn call(&mut self) -> (String, String) {
+    /// Returns one of a few calls, so that calls repeat.
+    fn random_call(&mut self) -> (String, String) {
         let word = ["plain", "plain", "doubt", "draft", "draft doubt", "forbidden"];
-        let word = self.chance.pick(&word).copied().unwrap_or("plain");
-        let (name, arguments) = match self.chance.below(9) {
+        let word = self.random.pick(&word).copied().unwrap_or("plain");
+        let (name, arguments) = match self.random.below(9) {
             0..=2 => ("Sh", serde_json::json!({ "command": word })),
             7 => ("Sh", serde_json::json!({ "command": "bash run.sh" })),
             8 => ("Sh", serde_json::json!({ "command": "bash run.sh more.sh" })),
@@ -599,92 +620,92 @@ impl Play {
         (name.to_owned(), arguments.to_string())
     }
 
-    fn edit(&mut self) -> Result<(), String> {
-        let content = format!("theirs {}", self.chance.below(3));
+    fn edit_file(&mut self) -> Result<(), String> {
+        let content = format!("theirs {}", self.random.below(3));
         let name = ["x", "run.sh", "run.sh", "more.sh"];
-        let path = format!("/project/{}", self.chance.pick(&name).copied().unwrap_or("x"));
-        if self.chance.one_in(6) {
-            self.hands.files.remove(&path);
+        let path = format!("/project/{}", self.random.pick(&name).copied().unwrap_or("x"));
+        if self.random.one_in(6) {
+            self.tools.files.remove(&path);
         } else {
-            self.hands.files.insert(path, content);
+            self.tools.files.insert(path, content);
         }
         Ok(())
     }
 
-    /// A person pauses, resumes, cancels, or says something new.
-    fn turn(&mut self) -> Result<(), String> {
-        match self.chance.below(5) {
-            0 => self.order(Order::Pause { detail: None }).map(drop),
-            1..=2 => self.order(Order::Resume { detail: None }).map(drop),
-            3 => self.order(Order::Cancel { detail: None }).map(drop),
-            _ => self.say(),
+    /// A user pauses, resumes, cancels or sends an input.
+    fn send_run_command(&mut self) -> Result<(), String> {
+        match self.random.below(5) {
+            0 => self.send_command(PodCommand::Pause { detail: None }).map(drop),
+            1..=2 => self.send_command(PodCommand::Resume { detail: None }).map(drop),
+            3 => self.send_command(PodCommand::Cancel { detail: None }).map(drop),
+            _ => self.send_input(),
         }
     }
 
-    fn client_calls(&mut self) -> Result<(), String> {
-        let (name, arguments) = self.call();
-        self.order(Order::CallTool { name, arguments, call_id: None }).map(drop)
+    fn call_client_tool(&mut self) -> Result<(), String> {
+        let (name, arguments) = self.random_call();
+        self.send_command(PodCommand::CallTool { name, arguments, call_id: None }).map(drop)
     }
 
-    fn pass(&mut self) -> Result<(), String> {
-        self.now += 1_000 + self.chance.below(50_000) as u64;
+    fn advance_clock(&mut self) -> Result<(), String> {
+        self.now += 1_000 + self.random.below(50_000) as u64;
         let due = self.timers.iter().filter(|(_, at)| **at <= self.now).min_by_key(|(_, at)| **at);
         match due.map(|(timer, _)| *timer) {
             Some(timer) => {
                 self.timers.remove(&timer);
-                self.feed(What::Timer(timer))
+                self.feed_input(InputKind::Timer(timer))
             }
             None => Ok(()),
         }
     }
 
-    /// Nothing happens any more but what was begun; then the whole log is looked at.
-    fn rest(&mut self) -> Result<(), String> {
-        self.calm = true;
+    /// Finishes all started work, then checks the whole log.
+    fn settle_and_check(&mut self) -> Result<(), String> {
+        self.is_settling = true;
         if self.pod.is_none() {
-            self.boot()?;
+            self.boot_pod()?;
         }
-        for _ in 0..LAST_ACTS {
-            self.sync()?;
-            let open = self.watch.open();
+        for _ in 0..MAX_SETTLE_ACTIONS {
+            self.sync_log()?;
+            let open = self.checker.open_asks();
             if !self.inbox.is_empty() {
-                self.deliver()?;
+                self.deliver_event()?;
             } else if self.request.is_some() {
-                self.speak()?;
+                self.send_model_reply()?;
             } else if let Some(ask) = open.first() {
-                self.answer(*ask, Decision::Denied)?;
+                self.send_answer(*ask, Decision::Denied)?;
             } else {
                 break;
             }
         }
-        self.sync()?;
-        let open = self.watch.open();
+        self.sync_log()?;
+        let open = self.checker.open_asks();
         if !open.is_empty() || !self.inbox.is_empty() {
             return Err(format!("{} questions never close", open.len()));
         }
         if self.pod.as_ref().is_some_and(|pod| *pod.state() != State::replay(&self.entries)) {
-            return Err("the pod's memory is not what its log says".to_owned());
+            return Err("the pod's state differs from the state of its log".to_owned());
         }
         let mut audit = Audit::new();
-        self.entries.iter().for_each(|entry| audit.see(entry));
-        let complaints = audit.finish();
+        self.entries.iter().for_each(|entry| audit.check_entry(entry));
+        let complaints = audit.into_problems();
         if complaints.is_empty() { Ok(()) } else { Err(format!("audit: {}", complaints.join("; "))) }
     }
 }
 
-/// What hooks answer: a pure function of what they are asked.
-fn hooks(point: HookPoint, question: &HookQuestion) -> What {
-    let mut said = HooksSaid::nothing();
-    if let HookQuestion::BeforeTool { arguments: Text::Here(arguments), may_rewrite, .. } = question {
-        let (word, written) = theirs(arguments);
-        said.outcome = match word {
+/// Returns the hook reply, which depends only on the request.
+fn hook_reply(point: HookPoint, question: &HookRequest) -> InputKind {
+    let mut verdict = HookVerdict::allow();
+    if let HookRequest::BeforeTool { arguments: Text::Inline(arguments), may_rewrite, .. } = question {
+        let (word, written) = hook_decision(arguments);
+        verdict.outcome = match word {
             "deny" => Judgement::Deny,
             "ask" => Judgement::Ask,
             _ => Judgement::Allow,
         };
-        said.rewritten = written.filter(|_| *may_rewrite);
+        verdict.rewritten = written.filter(|_| *may_rewrite);
     }
-    What::HooksSaid { point, said: Box::new(said) }
+    InputKind::HookReply { point, verdict: Box::new(verdict) }
 }
 
 #[cfg(test)]
@@ -693,7 +714,7 @@ mod tests {
 
     #[test]
     fn hooks_rewrite_a_draft_once() {
-        assert_eq!(theirs("a draft doubt"), ("rewrite", Some("a final doubt".to_owned())));
-        assert_eq!(theirs("a final doubt").0, "ask");
+        assert_eq!(hook_decision("a draft doubt"), ("rewrite", Some("a final doubt".to_owned())));
+        assert_eq!(hook_decision("a final doubt").0, "ask");
     }
 }

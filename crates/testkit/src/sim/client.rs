@@ -1,52 +1,53 @@
-//! One client of the simulation: it sends methods and keeps what it sees, over a wire that splits and stalls.
+//! A simulated client: sends methods and stores the received events, over a connection that splits and delays
+//! data.
 //!
-//! Here: its view, which must be a prefix of the log without gap or repetition, and its replies, one for each method.
-//! Everything that crosses the wire is really encoded, cut anywhere, and decoded by the product's codec.
+//! Its view must be a prefix of the log without gaps or repetitions, with one reply per method. All data is
+//! encoded, split anywhere and decoded by the product's codec.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use minke_protocol::{Event, Frame, Id, LineReader, Method, Place, Request};
+use minke_protocol::{ClientRequest, Event, EventPosition, Frame, LineReader, Method, RequestId};
 use minke_record::Position;
 
-use crate::chance::Chance;
+use crate::random::SimRandom;
 
-/// Bytes that wait for a client before the pod stops sending it live and goes on from the log.
-pub(crate) const DOWN_BYTES: usize = 16 * 1024;
+/// Pending bytes at which the pod stops live events for a client and continues from the log.
+pub(crate) const MAX_DOWN_BYTES: usize = 16 * 1024;
 
-/// A connection: bytes on their way in both directions, and what each end has of an unfinished line.
+/// A connection: bytes in transit in both directions, and incomplete lines.
 #[derive(Default)]
-pub(crate) struct Wire {
+pub(crate) struct SimConnection {
     pub(crate) up: VecDeque<u8>,
     pub(crate) down: VecDeque<u8>,
     pod_reader: LineReader,
     client_reader: LineReader,
-    /// The next entry that this client is to see.
+    /// The next entry for this client.
     pub(crate) cursor: u64,
 }
 
-impl Wire {
-    fn take(bytes: &mut VecDeque<u8>, chance: &mut Chance) -> Vec<u8> {
-        let most = bytes.len().min(if chance.one_in(4) { 3 } else { 4_096 });
-        let count = 1 + chance.below(most.max(1));
+impl SimConnection {
+    fn take_bytes(bytes: &mut VecDeque<u8>, random: &mut SimRandom) -> Vec<u8> {
+        let most = bytes.len().min(if random.one_in(4) { 3 } else { 4_096 });
+        let count = 1 + random.below(most.max(1));
         bytes.drain(..count.min(bytes.len())).collect()
     }
 
-    /// Some bytes reach the pod; the requests that are whole now.
-    pub(crate) fn deliver_up(&mut self, chance: &mut Chance) -> Result<Vec<Request>, String> {
-        let piece = Wire::take(&mut self.up, chance);
+    /// Delivers some bytes to the pod and returns the complete requests.
+    pub(crate) fn deliver_up(&mut self, chance: &mut SimRandom) -> Result<Vec<ClientRequest>, String> {
+        let piece = SimConnection::take_bytes(&mut self.up, chance);
         self.pod_reader.push(&piece);
         let mut requests = Vec::new();
         while let Some(line) = self.pod_reader.next() {
             let line = line.map_err(|fault| format!("the pod could not read a line: {fault:?}"))?;
-            let request = Request::parse(line)
+            let request = ClientRequest::parse(line)
                 .map_err(|bad| format!("the pod did not understand `{line}`: {}", bad.refusal.message))?;
             requests.push(request);
         }
         Ok(requests)
     }
 
-    fn deliver_down(&mut self, chance: &mut Chance) -> Result<Vec<Frame>, String> {
-        let piece = Wire::take(&mut self.down, chance);
+    fn deliver_down(&mut self, random: &mut SimRandom) -> Result<Vec<Frame>, String> {
+        let piece = SimConnection::take_bytes(&mut self.down, random);
         self.client_reader.push(&piece);
         let mut frames = Vec::new();
         while let Some(line) = self.client_reader.next() {
@@ -59,67 +60,69 @@ impl Wire {
 
 /// A client of one pod.
 #[derive(Default)]
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) node: usize,
-    pub(crate) wire: Option<Wire>,
-    /// The entries that it has seen, in order.
-    pub(crate) view: Vec<Position>,
+    pub(crate) connection: Option<SimConnection>,
+    /// The received entries, in order.
+    pub(crate) seen_entries: Vec<Position>,
     /// It does not read for a while.
-    pub(crate) stalls: bool,
+    pub(crate) is_stalled: bool,
     next_id: u64,
-    /// Methods without their reply.
-    waiting: BTreeMap<u64, Method>,
-    /// The newest input, to be sent once more.
+    /// Methods without a reply.
+    waiting_methods: BTreeMap<u64, Method>,
+    /// The newest input, for sending it again.
     pub(crate) last_run: Option<Method>,
 }
 
-impl Client {
-    pub(crate) fn new(node: usize) -> Client {
-        Client { node, ..Client::default() }
+impl SimClient {
+    pub(crate) fn new(node: usize) -> SimClient {
+        SimClient { node, ..SimClient::default() }
     }
 
-    /// Connects: it says where it stands. `fits` says whether the log still has that place.
-    pub(crate) fn connect(&mut self, fits: impl FnOnce(&Position) -> bool) -> bool {
-        let kept = self.view.last().is_none_or(fits);
+    /// Connects at the client's last position. `fits` returns whether the log still contains it.
+    pub(crate) fn connect_from(&mut self, fits: impl FnOnce(&Position) -> bool) -> bool {
+        let kept = self.seen_entries.last().is_none_or(fits);
         if !kept {
-            self.view.clear();
+            self.seen_entries.clear();
         }
-        self.waiting.clear();
-        self.wire = Some(Wire { cursor: self.view.len() as u64, ..Wire::default() });
+        self.waiting_methods.clear();
+        self.connection =
+            Some(SimConnection { cursor: self.seen_entries.len() as u64, ..SimConnection::default() });
         kept
     }
 
-    pub(crate) fn send(&mut self, method: Method) {
+    pub(crate) fn send_method(&mut self, method: Method) {
         if matches!(method, Method::Run(_)) {
             self.last_run = Some(method.clone());
         }
         self.next_id += 1;
-        self.waiting.insert(self.next_id, method.clone());
-        let request = Request { id: Some(Id::number(self.next_id)), method };
-        if let Some(wire) = &mut self.wire {
-            wire.up.extend(request.line().as_bytes());
+        self.waiting_methods.insert(self.next_id, method.clone());
+        let request = ClientRequest { id: Some(RequestId::from_number(self.next_id)), method };
+        if let Some(connection) = &mut self.connection {
+            connection.up.extend(request.to_line().as_bytes());
         }
     }
 
-    /// Some bytes reach the client.
-    pub(crate) fn hear(&mut self, chance: &mut Chance) -> Result<(), String> {
-        let Some(wire) = &mut self.wire else { return Ok(()) };
-        for frame in wire.deliver_down(chance)? {
-            match (frame.event, frame.place) {
+    /// Delivers some bytes to the client.
+    pub(crate) fn receive_bytes(&mut self, random: &mut SimRandom) -> Result<(), String> {
+        let Some(wire) = &mut self.connection else { return Ok(()) };
+        for frame in wire.deliver_down(random)? {
+            match (frame.event, frame.position) {
                 (Event::Entry(event), _) => {
                     let entry = event.entry;
-                    if entry.seq != self.view.len() as u64 {
+                    if entry.seq != self.seen_entries.len() as u64 {
                         return Err(format!(
                             "a client at entry {} was sent entry {}",
-                            self.view.len(),
+                            self.seen_entries.len(),
                             entry.seq
                         ));
                     }
-                    self.view.push(Position { seq: entry.seq, h: entry.h });
+                    self.seen_entries.push(Position { seq: entry.seq, h: entry.h });
                 }
-                (Event::Reply(_), Place::One { id: Some(id) }) => {
-                    let number: u64 = id.json().parse().map_err(|_| format!("a reply to {}", id.json()))?;
-                    if self.waiting.remove(&number).is_none() {
+                (Event::Reply(_), EventPosition::Direct { id: Some(id) }) => {
+                    let number: u64 =
+                        id.as_json().parse().map_err(|_| format!("a reply to {}", id.as_json()))?;
+                    if self.waiting_methods.remove(&number).is_none() {
                         return Err(format!("method {number} was answered twice, or never asked"));
                     }
                 }
@@ -129,8 +132,8 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) fn hangs_up(&mut self) {
-        self.wire = None;
-        self.stalls = false;
+    pub(crate) fn disconnect(&mut self) {
+        self.connection = None;
+        self.is_stalled = false;
     }
 }

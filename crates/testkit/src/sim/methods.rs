@@ -1,6 +1,6 @@
-//! What clients and the model of the simulation come up with, and the wire's words in the pod's.
+//! Random methods of clients and calls of the model, and the conversion of wire methods to commands.
 
-use minke_pod::{Changes, Given, Order, Refusal, RunMode, ShutdownMode, State};
+use minke_pod::{CommandRefusal, PodCommand, ReplyBody, RunMode, SessionUpdate, ShutdownMode, State};
 use minke_protocol::{
     Answer, CallTool, Checkpoint, Dequeue, Detail, Method, Nothing, Notify, ReplyData, Report, Run, Set,
     Shutdown,
@@ -8,12 +8,12 @@ use minke_protocol::{
 use minke_record::{Decision, InputSegment, PodEvent, PodName};
 use serde_json::json;
 
-use crate::chance::Chance;
+use crate::random::SimRandom;
 
-/// A call of the model, now and then one that cannot be made.
-pub(crate) fn call(chance: &mut Chance) -> (String, String) {
-    let n = chance.below(50);
-    match chance.below(8) {
+/// Returns a random call of the model, sometimes an invalid one.
+pub(crate) fn random_call(random: &mut SimRandom) -> (String, String) {
+    let n = random.below(50);
+    match random.below(8) {
         0 | 1 => ("Note".to_owned(), json!({ "line": format!("line {n}") }).to_string()),
         2 | 3 => ("Read".to_owned(), json!({ "path": format!("/project/{}", n % 5) }).to_string()),
         4 | 5 => (
@@ -25,13 +25,13 @@ pub(crate) fn call(chance: &mut Chance) -> (String, String) {
     }
 }
 
-/// What a client wants next.
-pub(crate) fn method(chance: &mut Chance, state: &State, op: u64) -> Method {
+/// Returns the next random method of a client.
+pub(crate) fn random_method(random: &mut SimRandom, state: &State, op: u64) -> Method {
     let detail = Detail { detail: None };
-    match chance.below(24) {
+    match random.below(24) {
         0..=5 => Method::Run(Run {
-            input: vec![InputSegment::text(format!("say {op}"))],
-            mode: *chance
+            input: vec![InputSegment::from_text(format!("say {op}"))],
+            mode: *random
                 .pick(&[
                     minke_protocol::RunMode::Reject,
                     minke_protocol::RunMode::Queue,
@@ -41,13 +41,13 @@ pub(crate) fn method(chance: &mut Chance, state: &State, op: u64) -> Method {
                 .expect("there are modes"),
             op_id: Some(format!("op {op}")),
         }),
-        6 | 7 => Method::Notify(Notify { message: format!("note {op}"), auto_run: chance.one_in(2) }),
+        6 | 7 => Method::Notify(Notify { message: format!("note {op}"), auto_run: random.one_in(2) }),
         8 => Method::Pause(detail),
         9 | 10 => Method::Resume(detail),
         11 => Method::Cancel(detail),
         12..=15 => match state.facts.asks.first() {
             Some(ask) => {
-                let decision = chance.pick(&[Decision::Approved, Decision::Denied, Decision::Abort]).cloned();
+                let decision = random.pick(&[Decision::Approved, Decision::Denied, Decision::Abort]).cloned();
                 Method::Answer(Answer {
                     ask: ask.id,
                     decision: decision.unwrap_or(Decision::Denied),
@@ -61,26 +61,26 @@ pub(crate) fn method(chance: &mut Chance, state: &State, op: u64) -> Method {
             None => Method::Status,
         },
         17 => Method::Set(Box::new(Set {
-            name: Some(PodName::from_any(&format!("name-{op}"))),
+            name: Some(PodName::from_text(&format!("name-{op}"))),
             ..Set::default()
         })),
         18 => Method::Checkpoint(Checkpoint { id: format!("point {op}"), state: json!({ "op": op }) }),
         19 | 20 => {
-            let (name, arguments) = call(chance);
+            let (name, arguments) = random_call(random);
             Method::CallTool(CallTool { name, arguments: arguments.into(), call_id: None, cwd: None })
         }
         21 | 22 => Method::PodEvent(Report {
             event: PodEvent::TurnEnded { pod_name: "child".to_owned(), result: None, wake: None },
             from: Some(crate::scene::CHILD),
             // Repeated and out of order on purpose.
-            from_seq: Some(op.saturating_sub(chance.below(4) as u64)),
+            from_seq: Some(op.saturating_sub(random.below(4) as u64)),
         }),
         _ => Method::Shutdown(Shutdown::default()),
     }
 }
 
-/// The wire's word in the pod's. What changes nothing is not the pod's affair.
-pub(crate) fn order(method: Method) -> Option<Order> {
+/// Converts a wire method to a command. Methods that change nothing are not sent to the pod.
+pub(crate) fn to_command(method: Method) -> Option<PodCommand> {
     Some(match method {
         Method::Run(run) => {
             let mode = match run.mode {
@@ -89,34 +89,36 @@ pub(crate) fn order(method: Method) -> Option<Order> {
                 minke_protocol::RunMode::Steer => RunMode::Steer,
                 minke_protocol::RunMode::Interrupt => RunMode::Interrupt,
             };
-            Order::Run { input: run.input, attached: Ok(Vec::new()), mode, op_id: run.op_id }
+            PodCommand::Run { input: run.input, attached: Ok(Vec::new()), mode, op_id: run.op_id }
         }
-        Method::Dequeue(params) => Order::Dequeue { id: params.id },
-        Method::Notify(params) => Order::Notify { message: params.message, auto_run: params.auto_run },
+        Method::Dequeue(params) => PodCommand::Dequeue { id: params.id },
+        Method::Notify(params) => PodCommand::Notify { message: params.message, auto_run: params.auto_run },
         Method::PodEvent(params) => {
-            Order::PodEvent { event: params.event, from: params.from, from_seq: params.from_seq }
+            PodCommand::PodEvent { event: params.event, from: params.from, from_seq: params.from_seq }
         }
-        Method::Resume(params) => Order::Resume { detail: params.detail },
-        Method::Pause(params) => Order::Pause { detail: params.detail },
-        Method::Cancel(params) => Order::Cancel { detail: params.detail },
+        Method::Resume(params) => PodCommand::Resume { detail: params.detail },
+        Method::Pause(params) => PodCommand::Pause { detail: params.detail },
+        Method::Cancel(params) => PodCommand::Cancel { detail: params.detail },
         Method::Answer(params) => {
-            Order::Answer { ask: params.ask, decision: params.decision, note: params.note }
+            PodCommand::Answer { ask: params.ask, decision: params.decision, note: params.note }
         }
         Method::CallTool(params) => {
             let arguments = params.arguments_text();
-            Order::CallTool { name: params.name, arguments, call_id: params.call_id }
+            PodCommand::CallTool { name: params.name, arguments, call_id: params.call_id }
         }
-        Method::Checkpoint(params) => Order::Checkpoint { id: params.id, state: params.state },
-        Method::Set(params) => Order::Set(Box::new(Changes { name: params.name, ..Changes::default() })),
-        Method::Shutdown(_) => Order::Shutdown { mode: ShutdownMode::Now },
+        Method::Checkpoint(params) => PodCommand::Checkpoint { id: params.id, state: params.state },
+        Method::Set(params) => {
+            PodCommand::Set(Box::new(SessionUpdate { name: params.name, ..SessionUpdate::default() }))
+        }
+        Method::Shutdown(_) => PodCommand::Shutdown { mode: ShutdownMode::Now },
         _ => return None,
     })
 }
 
-/// What an order gave, for the wire: the simulation looks only at whether there is one answer.
-pub(crate) fn data(result: Result<Given, Refusal>) -> ReplyData {
+/// Converts a result for the wire; the simulation only counts replies.
+pub(crate) fn reply_data(result: Result<ReplyBody, CommandRefusal>) -> ReplyData {
     match result {
-        Ok(_) => ReplyData::ok(&Nothing {}),
+        Ok(_) => ReplyData::from_result(&Nothing {}),
         Err(refusal) => ReplyData::Refused(minke_protocol::Refusal::new(refusal.code, refusal.message)),
     }
 }

@@ -1,39 +1,39 @@
-//! The agents of the tree: what their models say, decided by chance, and what their tools make of it.
+//! Simulated agents: random replies of their models, and the preparation of their calls.
 //!
-//! Here: calls that spawn (often where somebody else is, sometimes more than they have), send, read, wait, stop, list,
-//! answer, ask and run commands. Elsewhere: the product's own arguments (`tools`), which have their own tests.
+//! Calls spawn (often in a scope of another pod, sometimes beyond their own), send, read, wait, stop, list,
+//! answer, ask and run commands. Elsewhere: the product's tools (`tools`), which have their own tests.
 
 use std::collections::VecDeque;
 
 use minke_model::{BlockEnd, BlockKind, ModelEvent, StopReason, TokenUsage};
-use minke_pod::{Boot, Prepared};
+use minke_pod::{BootInfo, PreparedCall};
 use minke_policy::RuleSet;
 use minke_record::{
-    Action, Budget, Class, Decision, Own, Permission, PodName, PodsCall, ScopeRule, SendMode, SpawnPod,
-    ToolSpec, WaitUntil,
+    Action, Budget, Class, Decision, InternalCall, Permission, PodName, PodToolCall, ScopeRule, SendMode,
+    SpawnPod, ToolSpec, WaitUntil,
 };
 use serde_json::{Value, json};
 
-use crate::chance::Chance;
-use crate::story::Scene;
+use crate::random::SimRandom;
+use crate::story::StoryScene;
 
-/// The tool that runs a command in a fence.
-pub(super) const COMMAND: &str = "Sh";
-/// Where agents work; the first ones are roots' own.
-pub(super) const PLACES: [&str; 9] =
+/// The tool that runs a sandboxed command.
+pub(super) const COMMAND_TOOL: &str = "Sh";
+/// Working directories; the first ones belong to roots.
+pub(super) const WORK_DIRS: [&str; 9] =
     ["/p", "/q", "/p/a", "/p/b", "/p/a/x", "/p/a/y", "/p/b/x", "/q/a", "/p/secret"];
-/// Names for children: few, so that they are taken.
-const NAMES: [&str; 12] =
+/// Names of children: few, so that conflicts occur.
+const CHILD_NAMES: [&str; 12] =
     ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"];
 
-pub(super) fn specs() -> Vec<ToolSpec> {
+pub(super) fn tool_specs() -> Vec<ToolSpec> {
     let names = [
         "AnswerPod",
         "AskUser",
         "ListPods",
         "ReadPodOutput",
         "SendToPod",
-        COMMAND,
+        COMMAND_TOOL,
         "SpawnPod",
         "StopPod",
         "WaitPods",
@@ -48,26 +48,31 @@ pub(super) fn specs() -> Vec<ToolSpec> {
         .collect()
 }
 
-/// What a process knows when it begins.
-pub(super) fn boot(pid: u32) -> Boot {
-    let scene = Scene { fence: Some("A".to_owned()), ..Scene::default() };
-    Boot { pid, tools: specs(), ..crate::scene::boot(&scene, RuleSet::default()) }
+/// Returns the boot information.
+pub(super) fn boot_info(pid: u32) -> BootInfo {
+    let scene = StoryScene { fence: Some("A".to_owned()), ..StoryScene::default() };
+    BootInfo { pid, tools: tool_specs(), ..crate::scene::boot_info(&scene, RuleSet::default()) }
 }
 
-/// What a model says to one request.
-pub(super) fn speech(chance: &mut Chance, calm: bool, home: &str, usage: TokenUsage) -> VecDeque<ModelEvent> {
+/// Returns a random reply.
+pub(super) fn random_reply(
+    random: &mut SimRandom,
+    is_settling: bool,
+    home: &str,
+    usage: TokenUsage,
+) -> VecDeque<ModelEvent> {
     let mut events = VecDeque::new();
     let mut block = |index: u32, kind: BlockKind, text: String| {
         events.push_back(ModelEvent::BlockStart { index, kind });
         events.push_back(ModelEvent::Delta { index, text });
         events.push_back(ModelEvent::BlockStop { index, end: BlockEnd::default() });
     };
-    let calls = if calm || chance.one_in(3) { 0 } else { 1 + chance.below(2) };
+    let calls = if is_settling || random.one_in(3) { 0 } else { 1 + random.below(2) };
     if calls == 0 {
         block(0, BlockKind::Text, "words".to_owned());
     }
     for at in 0..calls {
-        let (name, arguments) = call(chance, home);
+        let (name, arguments) = random_call(random, home);
         let kind = BlockKind::ToolCall { id: format!("theirs_{at}"), name: name.to_owned() };
         block(u32::try_from(at).unwrap_or(0), kind, arguments.to_string());
     }
@@ -77,21 +82,21 @@ pub(super) fn speech(chance: &mut Chance, calm: bool, home: &str, usage: TokenUs
     events
 }
 
-fn pick<'a>(chance: &mut Chance, from: &[&'a str]) -> &'a str {
-    from.get(chance.below(from.len())).copied().unwrap_or_default()
+fn pick_word<'a>(random: &mut SimRandom, from: &[&'a str]) -> &'a str {
+    from.get(random.below(from.len())).copied().unwrap_or_default()
 }
 
-fn call(chance: &mut Chance, home: &str) -> (&'static str, Value) {
-    let name = pick(chance, &NAMES);
+fn random_call(chance: &mut SimRandom, home: &str) -> (&'static str, Value) {
+    let name = pick_word(chance, &CHILD_NAMES);
     match chance.below(20) {
-        0..=7 => ("SpawnPod", spawn(chance, home, name)),
+        0..=7 => ("SpawnPod", spawn_arguments(chance, home, name)),
         8..=10 => {
-            let mode = pick(chance, &["queue", "queue", "steer", "interrupt", "reject"]);
+            let mode = pick_word(chance, &["queue", "queue", "steer", "interrupt", "reject"]);
             ("SendToPod", json!({"name": name, "message": "go on", "mode": mode}))
         }
         11 => ("ReadPodOutput", json!({"name": name})),
         12..=14 => {
-            let until = pick(chance, &["any", "all", "ask"]);
+            let until = pick_word(chance, &["any", "all", "ask"]);
             let timeout = 1 + chance.below(60);
             ("WaitPods", json!({"names": [name], "until": until, "timeout_s": timeout}))
         }
@@ -99,42 +104,42 @@ fn call(chance: &mut Chance, home: &str) -> (&'static str, Value) {
         16 => ("ListPods", json!({})),
         17 => ("AskUser", json!({})),
         18 => ("AnswerPod", json!({"name": name})),
-        _ => (COMMAND, json!({"command": "make"})),
+        _ => (COMMAND_TOOL, json!({"command": "make"})),
     }
 }
 
-fn spawn(chance: &mut Chance, home: &str, name: &str) -> Value {
-    let rules: Vec<Value> = (0..=chance.below(2))
+fn spawn_arguments(random: &mut SimRandom, home: &str, name: &str) -> Value {
+    let rules: Vec<Value> = (0..=random.below(2))
         .map(|_| {
-            let permission = if chance.one_in(4) { "read" } else { "write" };
-            let within = format!("{home}/{}", pick(chance, &["a", "b", "x", "y"]));
-            let target = if chance.one_in(3) { pick(chance, &PLACES) } else { within.as_str() };
-            json!({"target": target, "permission": permission, "recursive": !chance.one_in(8)})
+            let permission = if random.one_in(4) { "read" } else { "write" };
+            let within = format!("{home}/{}", pick_word(random, &["a", "b", "x", "y"]));
+            let target = if random.one_in(3) { pick_word(random, &WORK_DIRS) } else { within.as_str() };
+            json!({"target": target, "permission": permission, "recursive": !random.one_in(8)})
         })
         .collect();
-    let tokens = chance.one_in(2).then(|| 2_000 + 1_000 * chance.below(40));
-    let children = chance.one_in(6).then(|| chance.below(3));
-    json!({"name": name, "scope": rules, "tokens": tokens, "children": children, "wait": chance.one_in(5)})
+    let tokens = random.one_in(2).then(|| 2_000 + 1_000 * random.below(40));
+    let children = random.one_in(6).then(|| random.below(3));
+    json!({"name": name, "scope": rules, "tokens": tokens, "children": children, "wait": random.one_in(5)})
 }
 
-/// What a call would do, as the tools say it.
-pub(super) fn prepare(tool: &str, arguments: &str) -> Result<Prepared, String> {
+/// Prepares a call like the tools.
+pub(super) fn prepare_call(tool: &str, arguments: &str) -> Result<PreparedCall, String> {
     let said: Value = serde_json::from_str(arguments).map_err(|why| why.to_string())?;
     let text = |key: &str| said.get(key).and_then(Value::as_str).unwrap_or_default();
-    let name = || PodName::from_any(text("name"));
+    let name = || PodName::from_text(text("name"));
     let pods = match tool {
-        "SpawnPod" => PodsCall::Spawn(SpawnPod {
+        "SpawnPod" => PodToolCall::Spawn(SpawnPod {
             name: name(),
             task: "work".to_owned(),
             scope: said
                 .get("scope")
                 .and_then(Value::as_array)
-                .map(|rules| rules.iter().map(rule).collect())
+                .map(|rules| rules.iter().map(parse_scope_rule).collect())
                 .unwrap_or_default(),
             profile: Some("inherit".to_owned()),
             instruction: None,
             cwd: None,
-            budget: budget(&said),
+            budget: parse_budget(&said),
             clone: false,
             wait: said.get("wait") == Some(&Value::Bool(true)),
         }),
@@ -145,9 +150,9 @@ pub(super) fn prepare(tool: &str, arguments: &str) -> Result<Prepared, String> {
                 "reject" => SendMode::Reject,
                 _ => SendMode::Queue,
             };
-            PodsCall::Send { name: name(), message: text("message").to_owned(), mode }
+            PodToolCall::Send { name: name(), message: text("message").to_owned(), mode }
         }
-        "ReadPodOutput" => PodsCall::Read { name: name(), since: None, max_bytes: 10_000, detail: false },
+        "ReadPodOutput" => PodToolCall::Read { name: name(), since: None, max_bytes: 10_000, detail: false },
         "WaitPods" => {
             let until = match text("until") {
                 "all" => WaitUntil::All,
@@ -155,29 +160,30 @@ pub(super) fn prepare(tool: &str, arguments: &str) -> Result<Prepared, String> {
                 _ => WaitUntil::Any,
             };
             let names = said.get("names").and_then(Value::as_array).into_iter().flatten();
-            let names = names.filter_map(Value::as_str).map(PodName::from_any).collect();
-            PodsCall::Wait {
+            let names = names.filter_map(Value::as_str).map(PodName::from_text).collect();
+            PodToolCall::Wait {
                 names,
                 until,
                 timeout_s: said.get("timeout_s").and_then(Value::as_u64).unwrap_or(1),
             }
         }
         "StopPod" => {
-            PodsCall::Stop { name: name(), after_run: said.get("after_run") == Some(&Value::Bool(true)) }
+            PodToolCall::Stop { name: name(), after_run: said.get("after_run") == Some(&Value::Bool(true)) }
         }
-        "ListPods" => PodsCall::List { tree: false },
-        "AnswerPod" => PodsCall::Answer {
+        "ListPods" => PodToolCall::List { tree: false },
+        "AnswerPod" => PodToolCall::Answer {
             name: name(),
             ask: minke_record::AskId(uuid::Uuid::nil()),
             decision: Decision::Approved,
         },
         "AskUser" => {
-            let own = Some(Own::AskUser { question: "which?".to_owned(), options: Vec::new() });
-            return Ok(Prepared { own, ..Prepared::new(Class::Pure, Action::default()) });
+            let internal_call =
+                Some(InternalCall::AskUser { question: "which?".to_owned(), options: Vec::new() });
+            return Ok(PreparedCall { internal_call, ..PreparedCall::new(Class::Pure, Action::default()) });
         }
         _ => {
             let action = Action { command: Some("make".to_owned()), side_effects: true, ..Action::default() };
-            return Ok(Prepared::new(Class::Once, action));
+            return Ok(PreparedCall::new(Class::Once, action));
         }
     };
     let pure = matches!(tool, "ReadPodOutput" | "WaitPods" | "ListPods");
@@ -187,10 +193,13 @@ pub(super) fn prepare(tool: &str, arguments: &str) -> Result<Prepared, String> {
         side_effects: !pure,
         ..Action::default()
     };
-    Ok(Prepared { own: Some(Own::Pods(Box::new(pods))), ..Prepared::new(class, action) })
+    Ok(PreparedCall {
+        internal_call: Some(InternalCall::Pods(Box::new(pods))),
+        ..PreparedCall::new(class, action)
+    })
 }
 
-fn rule(said: &Value) -> ScopeRule {
+fn parse_scope_rule(said: &Value) -> ScopeRule {
     let write = said.get("permission").and_then(Value::as_str) == Some("write");
     ScopeRule {
         target: said.get("target").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -199,7 +208,7 @@ fn rule(said: &Value) -> ScopeRule {
     }
 }
 
-fn budget(said: &Value) -> Option<Budget> {
+fn parse_budget(said: &Value) -> Option<Budget> {
     let tokens = said.get("tokens").and_then(Value::as_u64);
     let children = said.get("children").and_then(Value::as_u64);
     let budget = Budget { tokens, children, ..Budget::default() };

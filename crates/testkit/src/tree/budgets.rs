@@ -1,8 +1,8 @@
-//! What was granted and spent, by eyes of the simulation's own: entry by entry, in the order in which all logs were written.
+//! Budget checker: grants and spending, computed entry by entry in the order of all writes.
 //!
-//! Here: what everybody and everything below it has spent, and that no grant is exceeded (P9). Elsewhere: the other
-//! properties (`check`).
-//! Invariant: a request counts for everybody above its pod, whoever the pod belongs to meanwhile
+//! It sums the spending of each session and its descendants and checks that no grant is exceeded (P9).
+//! Elsewhere: the other properties (`invariants`).
+//! Invariant: a request counts for all sessions above its pod, even if the pod changes its parent
 //! (`a_request_counts_for_everybody_above`).
 
 use std::collections::BTreeMap;
@@ -10,26 +10,26 @@ use std::collections::BTreeMap;
 use minke_record::{Entry, Kind, LlmOutcome, Reserved, SessionId};
 use serde_json::Value;
 
-/// What was granted and spent, in tokens.
+/// Grants and spending in tokens.
 #[derive(Debug, Default)]
-pub(super) struct Budgets {
-    /// Everything that concerns spending, in order: with the place of its entry, which a power cut may take away.
-    journal: Vec<(SessionId, u64, Event)>,
-    of: BTreeMap<SessionId, Purse>,
-    /// Sessions whose sums have changed since they were last looked at.
+pub(super) struct BudgetChecker {
+    /// All spending events in order, with the position of their entry, which a power cut may remove.
+    journal: Vec<(SessionId, u64, BudgetEvent)>,
+    records: BTreeMap<SessionId, BudgetRecord>,
+    /// Sessions whose sums changed since the last check.
     changed: Vec<SessionId>,
-    /// From here on sessions are woken by nobody who could give them a part.
-    pub(super) closed: bool,
+    /// From here on sessions restart without a parent that could grant them a part.
+    pub(super) is_closed: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Event {
-    Begins {
+enum BudgetEvent {
+    Started {
         parent: Option<SessionId>,
         granted: Option<u64>,
     },
     Granted(u64),
-    Asks {
+    Requested {
         call: u64,
         input: u64,
         reserved: u64,
@@ -38,36 +38,36 @@ enum Event {
         call: u64,
         took: u64,
     },
-    /// Whether what was sent had been read.
-    Ends {
+    /// Whether the provider had read the request.
+    Ended {
         call: u64,
         read: bool,
     },
 }
 
 #[derive(Debug, Default)]
-struct Purse {
+struct BudgetRecord {
     parent: Option<SessionId>,
     granted: Option<u64>,
-    /// Requests that were made, until they have ended.
-    asked: BTreeMap<u64, Asked>,
-    /// By it and everything that was spawned below it.
+    /// Open requests.
+    requests: BTreeMap<u64, RequestRecord>,
+    /// Spending of the session and its descendants.
     total: i64,
-    /// What of it requests took beyond what could be known before.
-    beyond: i64,
+    /// The part of it that exceeded the reservations.
+    overrun: i64,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct RequestRecord {
     input: u64,
     reserved: u64,
-    /// What it counts as now.
+    /// The current count.
     counted: u64,
-    settled: bool,
+    is_settled: bool,
 }
 
-impl Event {
-    fn of(entry: &Entry) -> Option<Event> {
+impl BudgetEvent {
+    fn from_entry(entry: &Entry) -> Option<BudgetEvent> {
         Some(match &entry.kind {
             Kind::SessionStart(e) => {
                 let tokens =
@@ -76,118 +76,119 @@ impl Event {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
-                Event::Begins { parent: e.parent.as_ref().map(|parent| parent.session), granted }
+                BudgetEvent::Started { parent: e.parent.as_ref().map(|parent| parent.session), granted }
             }
             Kind::ConfigChanged(e) if e.key == "budget" => {
-                Event::Granted(e.value.get("tokens").and_then(Value::as_u64)?)
+                BudgetEvent::Granted(e.value.get("tokens").and_then(Value::as_u64)?)
             }
             Kind::LlmCall(e) => {
                 let Reserved { input, output, .. } = e.reserved;
-                Event::Asks { call: e.call, input, reserved: input + output }
+                BudgetEvent::Requested { call: e.call, input, reserved: input + output }
             }
-            Kind::LlmUsage(e) => Event::Used { call: e.call, took: e.input + e.output },
+            Kind::LlmUsage(e) => BudgetEvent::Used { call: e.call, took: e.input + e.output },
             Kind::LlmEnd(e) => {
                 let read = matches!(e.outcome, LlmOutcome::Broken | LlmOutcome::Cancelled);
-                Event::Ends { call: e.call, read }
+                BudgetEvent::Ended { call: e.call, read }
             }
             _ => return None,
         })
     }
 }
 
-impl Budgets {
-    pub(super) fn wrote(&mut self, session: SessionId, entry: &Entry) {
-        if let Some(event) = Event::of(entry) {
+impl BudgetChecker {
+    pub(super) fn add_entry(&mut self, session: SessionId, entry: &Entry) {
+        if let Some(event) = BudgetEvent::from_entry(entry) {
             self.journal.push((session, entry.seq, event.clone()));
-            self.happened(session, event);
+            self.apply_event(session, event);
         }
     }
 
-    /// Logs have lost what was not synced: everything is counted anew without it.
-    pub(super) fn cut(&mut self, length: impl Fn(SessionId) -> u64) {
+    /// Counts again after a power cut has removed unsynced entries.
+    pub(super) fn recount_within(&mut self, length: impl Fn(SessionId) -> u64) {
         self.journal.retain(|(session, seq, _)| *seq < length(*session));
-        self.of.clear();
+        self.records.clear();
         let journal = std::mem::take(&mut self.journal);
         for (session, _, event) in &journal {
-            self.happened(*session, event.clone());
+            self.apply_event(*session, event.clone());
         }
         self.journal = journal;
     }
 
-    fn happened(&mut self, session: SessionId, event: Event) {
-        let purse = self.of.entry(session).or_default();
+    fn apply_event(&mut self, session: SessionId, event: BudgetEvent) {
+        let record = self.records.entry(session).or_default();
         match event {
-            Event::Begins { parent, granted } => {
-                (purse.parent, purse.granted) = (parent, granted);
+            BudgetEvent::Started { parent, granted } => {
+                (record.parent, record.granted) = (parent, granted);
             }
-            Event::Granted(tokens) => {
-                purse.granted = Some(tokens);
+            BudgetEvent::Granted(tokens) => {
+                record.granted = Some(tokens);
                 self.changed.push(session);
             }
-            Event::Asks { call, input, reserved } => {
-                let asked = Asked { input, reserved, counted: reserved, settled: false };
-                purse.asked.insert(call, asked);
-                self.count(session, signed(reserved), 0);
+            BudgetEvent::Requested { call, input, reserved } => {
+                let request = RequestRecord { input, reserved, counted: reserved, is_settled: false };
+                record.requests.insert(call, request);
+                self.add_spending(session, to_signed(reserved), 0);
             }
-            Event::Used { call, took } => {
-                let Some(asked) = purse.asked.get_mut(&call) else { return };
-                let more = signed(took) - if asked.settled { 0 } else { signed(asked.counted) };
-                asked.counted = if asked.settled { asked.counted + took } else { took };
-                let beyond = asked.counted.saturating_sub(asked.reserved).min(took);
-                asked.settled = true;
-                self.count(session, more, signed(beyond));
+            BudgetEvent::Used { call, took } => {
+                let Some(asked) = record.requests.get_mut(&call) else { return };
+                let more = to_signed(took) - if asked.is_settled { 0 } else { to_signed(asked.counted) };
+                asked.counted = if asked.is_settled { asked.counted + took } else { took };
+                let overrun = asked.counted.saturating_sub(asked.reserved).min(took);
+                asked.is_settled = true;
+                self.add_spending(session, more, to_signed(overrun));
             }
-            Event::Ends { call, read } => {
-                let Some(asked) = purse.asked.remove(&call) else { return };
-                // What it took was not told: what was read counts, if it was.
-                if !asked.settled {
-                    let kept = if read { asked.input } else { 0 };
-                    self.count(session, signed(kept) - signed(asked.counted), 0);
+            BudgetEvent::Ended { call, read } => {
+                let Some(request) = record.requests.remove(&call) else { return };
+                // The usage is unknown; input that was read counts.
+                if !request.is_settled {
+                    let kept = if read { request.input } else { 0 };
+                    self.add_spending(session, to_signed(kept) - to_signed(request.counted), 0);
                 }
             }
         }
     }
 
-    /// Counts something for a session and for everybody above it.
-    fn count(&mut self, session: SessionId, more: i64, beyond: i64) {
+    /// Adds spending to a session and all its ancestors.
+    fn add_spending(&mut self, session: SessionId, more: i64, overrun: i64) {
         let mut at = Some(session);
         while let Some(session) = at {
-            let purse = self.of.entry(session).or_default();
-            purse.total += more;
-            purse.beyond += beyond;
-            at = purse.parent;
-            if more - beyond > 0 {
+            let record = self.records.entry(session).or_default();
+            record.total += more;
+            record.overrun += overrun;
+            at = record.parent;
+            if more - overrun > 0 {
                 self.changed.push(session);
             }
         }
     }
 
-    /// A request leaves: what it may take is on disk before.
-    pub(super) fn request(
+    /// Checks that the log has the reservation of a request.
+    pub(super) fn check_request(
         &self,
         session: SessionId,
         call: u64,
         reserved: Option<&Reserved>,
     ) -> Result<(), String> {
         let wanted = reserved.map_or(0, |reserved| reserved.input + reserved.output);
-        let asked = self.of.get(&session).and_then(|purse| purse.asked.get(&call));
-        let noted = asked.map_or(0, |asked| asked.counted);
+        let request = self.records.get(&session).and_then(|record| record.requests.get(&call));
+        let noted = request.map_or(0, |asked| asked.counted);
         if noted == 0 || noted < wanted {
             return Err(format!("P9: request {call} may take {wanted} tokens, and {noted} are reserved"));
         }
         Ok(())
     }
 
-    /// The grant of a root, and of everybody who lives, covers what was spent below it. What a dead pod was granted does
-    /// not count: those below it may have been given more by whoever is above it, and it is told when it is woken.
-    pub(super) fn check(&mut self, lives: impl Fn(SessionId) -> bool) -> Result<(), String> {
+    /// Checks that the grants of roots and running pods cover the spending below them. The grant of a stopped
+    /// pod does not count: its ancestors may have granted more to its descendants, and it learns this when it
+    /// restarts.
+    pub(super) fn check_grants(&mut self, lives: impl Fn(SessionId) -> bool) -> Result<(), String> {
         for session in std::mem::take(&mut self.changed) {
-            let Some(purse) = self.of.get(&session).filter(|_| !self.closed) else { continue };
-            if purse.parent.is_some() && !lives(session) {
+            let Some(record) = self.records.get(&session).filter(|_| !self.is_closed) else { continue };
+            if record.parent.is_some() && !lives(session) {
                 continue;
             }
-            let spent = purse.total - purse.beyond;
-            if let Some(granted) = purse.granted.filter(|granted| spent > signed(*granted)) {
+            let spent = record.total - record.overrun;
+            if let Some(granted) = record.granted.filter(|granted| spent > to_signed(*granted)) {
                 return Err(format!(
                     "P9: {session} was granted {granted} tokens, and {spent} of it are spent"
                 ));
@@ -197,7 +198,7 @@ impl Budgets {
     }
 }
 
-fn signed(count: u64) -> i64 {
+fn to_signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -205,48 +206,52 @@ fn signed(count: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn session(number: u128) -> SessionId {
+    fn session_id(number: u128) -> SessionId {
         SessionId(uuid::Uuid::from_u128(number))
     }
 
-    /// A root, its child and its grandchild, each with its part.
-    fn family() -> (Budgets, [SessionId; 3]) {
-        let all @ [root, child, grandchild] = [1, 2, 3].map(session);
-        let mut budgets = Budgets::default();
-        budgets.happened(root, Event::Begins { parent: None, granted: Some(10_000) });
-        budgets.happened(child, Event::Begins { parent: Some(root), granted: Some(3_000) });
-        budgets.happened(grandchild, Event::Begins { parent: Some(child), granted: Some(2_000) });
+    /// A root, its child and its grandchild with budgets.
+    fn three_levels() -> (BudgetChecker, [SessionId; 3]) {
+        let all @ [root, child, grandchild] = [1, 2, 3].map(session_id);
+        let mut budgets = BudgetChecker::default();
+        budgets.apply_event(root, BudgetEvent::Started { parent: None, granted: Some(10_000) });
+        budgets.apply_event(child, BudgetEvent::Started { parent: Some(root), granted: Some(3_000) });
+        budgets.apply_event(grandchild, BudgetEvent::Started { parent: Some(child), granted: Some(2_000) });
         (budgets, all)
     }
 
     #[test]
     fn a_request_counts_for_everybody_above() {
-        let (mut budgets, [root, child, grandchild]) = family();
-        budgets.happened(grandchild, Event::Asks { call: 0, input: 500, reserved: 2_000 });
-        assert_eq!(budgets.of[&child].total, 2_000);
-        budgets.happened(grandchild, Event::Used { call: 0, took: 900 });
-        budgets.happened(grandchild, Event::Ends { call: 0, read: true });
+        let (mut budgets, [root, child, grandchild]) = three_levels();
+        budgets.apply_event(grandchild, BudgetEvent::Requested { call: 0, input: 500, reserved: 2_000 });
+        assert_eq!(budgets.records[&child].total, 2_000);
+        budgets.apply_event(grandchild, BudgetEvent::Used { call: 0, took: 900 });
+        budgets.apply_event(grandchild, BudgetEvent::Ended { call: 0, read: true });
         for session in [root, child, grandchild] {
-            assert_eq!(budgets.of[&session].total, 900, "{session}");
+            assert_eq!(budgets.records[&session].total, 900, "{session}");
         }
-        budgets.happened(child, Event::Asks { call: 0, input: 500, reserved: 2_000 });
-        assert_eq!(budgets.check(|_| true), Ok(()));
-        budgets.happened(child, Event::Asks { call: 1, input: 500, reserved: 200 });
-        assert!(budgets.check(|_| true).is_err_and(|why| why.contains("was granted 3000 tokens, and 3100")));
+        budgets.apply_event(child, BudgetEvent::Requested { call: 0, input: 500, reserved: 2_000 });
+        assert_eq!(budgets.check_grants(|_| true), Ok(()));
+        budgets.apply_event(child, BudgetEvent::Requested { call: 1, input: 500, reserved: 200 });
+        assert!(
+            budgets
+                .check_grants(|_| true)
+                .is_err_and(|why| why.contains("was granted 3000 tokens, and 3100"))
+        );
     }
 
     #[test]
     fn what_a_power_cut_takes_away_is_not_counted() {
-        let (mut budgets, [root, ..]) = family();
-        budgets.journal.push((root, 0, Event::Begins { parent: None, granted: Some(10_000) }));
+        let (mut budgets, [root, ..]) = three_levels();
+        budgets.journal.push((root, 0, BudgetEvent::Started { parent: None, granted: Some(10_000) }));
         for call in 0..3 {
-            let event = Event::Asks { call, input: 500, reserved: 4_000 };
+            let event = BudgetEvent::Requested { call, input: 500, reserved: 4_000 };
             budgets.journal.push((root, call + 1, event.clone()));
-            budgets.happened(root, event);
+            budgets.apply_event(root, event);
         }
-        assert!(budgets.check(|_| true).is_err());
-        budgets.cut(|_| 3);
-        assert_eq!(budgets.of[&root].total, 8_000);
-        assert_eq!(budgets.check(|_| true), Ok(()));
+        assert!(budgets.check_grants(|_| true).is_err());
+        budgets.recount_within(|_| 3);
+        assert_eq!(budgets.records[&root].total, 8_000);
+        assert_eq!(budgets.check_grants(|_| true), Ok(()));
     }
 }

@@ -1,75 +1,77 @@
-//! What goes wrong in the tree: deaths, tickets that come twice, clocks that jump, a power cut.
+//! Faults of the tree: crashes, repeated tickets, clock jumps, a power cut.
 
-use super::life::Stage;
-use super::{Key, Tree, hand};
+use super::process::ProcessStage;
+use super::{Key, TreeSimulation, pod_tasks};
 
-impl Tree {
-    pub(super) fn kill(&mut self) -> Result<(), String> {
-        let Some(key) = self.somebody() else { return Ok(()) };
+impl TreeSimulation {
+    pub(super) fn kill_process(&mut self) -> Result<(), String> {
+        let Some(key) = self.random_process() else { return Ok(()) };
         let process = &self.processes[&key];
         let what = match process.stage {
-            Stage::Claims => "killed before it had its row",
-            Stage::Says => "killed before it said ready",
-            Stage::Boots => "killed before it booted",
-            Stage::Lives if process.leaves.is_some() => "killed while it let go",
-            Stage::Lives if process.errands.iter().any(|errand| matches!(errand, hand::Errand::Start(_))) => {
+            ProcessStage::ClaimsRow => "killed before it had its row",
+            ProcessStage::ReportsReady => "killed before it reported ready",
+            ProcessStage::Boots => "killed before it booted",
+            ProcessStage::Running if process.exits_at.is_some() => "killed while it exited",
+            ProcessStage::Running
+                if process.tasks.iter().any(|errand| matches!(errand, pod_tasks::PodTask::Start(_))) =>
+            {
                 "killed in the middle of a spawn"
             }
-            Stage::Lives
-                if process.errands.iter().any(|errand| matches!(errand, hand::Errand::Report(_))) =>
+            ProcessStage::Running
+                if process.tasks.iter().any(|errand| matches!(errand, pod_tasks::PodTask::Report(_))) =>
             {
-                "killed with a report under way"
+                "killed with a report in flight"
             }
-            Stage::Lives => "killed",
+            ProcessStage::Running => "killed",
         };
-        self.met(what);
-        self.note(key, what, String::new);
-        self.die(key)
+        self.count_branch(what);
+        self.record_event(key, what, String::new);
+        self.end_process(key)
     }
 
-    /// Somebody who has seen a ticket comes with it once more.
-    pub(super) fn stray(&mut self) -> Result<(), String> {
-        let Some(key) = self.somebody() else { return Ok(()) };
+    /// Uses a ticket a second time.
+    pub(super) fn replay_ticket(&mut self) -> Result<(), String> {
+        let Some(key) = self.random_process() else { return Ok(()) };
         let process = &self.processes[&key];
-        let Some(ticket) = process.ticket.clone().filter(|_| process.stage != Stage::Claims) else {
+        let Some(ticket) = process.ticket.clone().filter(|_| process.stage != ProcessStage::ClaimsRow) else {
             return Ok(());
         };
         let (name, session) = (process.name.clone(), process.session);
-        let taken = self.machine.adopt((0, 0), (&name, session), &ticket).is_ok();
-        self.met(if taken { "a used ticket was taken" } else { "a used ticket was refused" });
+        let taken = self.machine.adopt_row((0, 0), (&name, session), &ticket).is_ok();
+        self.count_branch(if taken { "a used ticket was accepted" } else { "a used ticket was refused" });
         Ok(())
     }
 
-    pub(super) fn clock_jumps(&mut self) -> Result<(), String> {
+    pub(super) fn jump_clock(&mut self) -> Result<(), String> {
         let hour = 3_600_000;
-        if self.chance.one_in(2) {
-            self.met("the clock jumped ahead");
+        if self.random.one_in(2) {
+            self.count_branch("the clock jumped ahead");
             self.machine.now += hour;
         } else {
-            self.met("the clock jumped back");
+            self.count_branch("the clock jumped back");
             self.machine.now -= hour;
         }
         Ok(())
     }
 
-    /// The power was cut: nothing lives, the table is gone, and so is what was not synced.
-    pub(super) fn restart(&mut self) -> Result<(), String> {
-        if !self.chance.one_in(5) {
+    /// Restarts the machine: no process runs, the table is empty, and unsynced entries are lost.
+    pub(super) fn restart_machine(&mut self) -> Result<(), String> {
+        if !self.random.one_in(5) {
             return Ok(());
         }
-        self.met("the machine was restarted");
+        self.count_branch("the machine was restarted");
         let all: Vec<Key> = self.processes.keys().copied().collect();
         for key in all {
-            self.die(key)?;
+            self.end_process(key)?;
         }
-        self.machine.restarted();
+        self.machine.reset();
         let mut lost = false;
         for session in self.sessions.values_mut() {
-            lost |= session.cut();
+            lost |= session.cut_power();
         }
         if lost {
-            self.met("what was not synced was lost");
-            self.watch.reread(self.sessions.iter().map(|(id, session)| (*id, session.entries())))?;
+            self.count_branch("unsynced entries were lost");
+            self.checker.rebuild_from(self.sessions.iter().map(|(id, session)| (*id, session.entries())))?;
         }
         Ok(())
     }

@@ -1,178 +1,179 @@
-//! The virtual machine below the tree: the scope table with the product's own rules, the kernel locks that say who lives,
-//! commands that outlive their pods, process numbers that are used again, and a clock that may jump.
+//! The simulated machine: the scope table with the product's rules, kernel locks for liveness, commands that
+//! outlive their pods, reused process numbers, and a clock that may jump.
 //!
-//! Here: what holds whoever lives. Elsewhere: the processes (`life`), what must always be true (`check`).
-//! Invariant: liveness is a lock, and a row is given back only when its lock and its commands are gone; each guard can be
-//! left out (`Flaw`) to see that it is missed.
+//! Elsewhere: the processes (`process`), the invariants (`invariants`).
+//! Invariant: liveness is a lock, and a row is released only after its lock and its commands; each guard can
+//! be disabled (`TreeFlaw`) to test the checks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use minke_policy::overlaps_write;
+use minke_policy::find_write_overlap;
 use minke_record::{CallId, Millis, PodName, Scope, SessionId};
-use minke_registry::{Lend, Loan, RegistryError, Row, Table, TableLimits};
+use minke_registry::{LoanRequest, PodLimits, RegistryError, ScopeLoan, ScopeRow, ScopeTable};
 
-use super::{Flaw, Key};
+use super::{Key, TreeFlaw};
 
-/// Process numbers go round after this many.
-const PIDS: u32 = 24;
-/// How long a ticket is good.
-const TICKET_MS: u64 = 10_000;
+/// Number of different process numbers.
+const PID_COUNT: u32 = 24;
+/// How long a ticket is valid.
+const TICKET_VALID_MS: u64 = 10_000;
 
-/// A command in its fence: it may write what its pod could when it began.
+/// A sandboxed command: it may write where its pod could when it started.
 #[derive(Debug)]
-pub(super) struct Fence {
+pub(super) struct SandboxedCommand {
     pub(super) name: PodName,
     pub(super) owner: Key,
     pub(super) call: CallId,
     pub(super) scope: Scope,
-    /// Its pod is gone, or has stopped it: it ends soon.
-    pub(super) ends: bool,
+    /// Its pod has ended or stopped it: it ends soon.
+    pub(super) is_ending: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Machine {
-    pub(super) table: Table,
+pub(super) struct VirtualMachine {
+    pub(super) table: ScopeTable,
     pub(super) now: Millis,
-    pub(super) limits: TableLimits,
-    /// Who holds the scope lease of a name.
+    pub(super) limits: PodLimits,
+    /// The holders of the scope leases by name.
     locks: BTreeMap<PodName, Key>,
-    pub(super) fences: Vec<Fence>,
-    /// How often each ticket has led to a row.
-    pub(super) adopted: BTreeMap<String, u32>,
-    /// The numbers of the processes that live.
+    pub(super) commands: Vec<SandboxedCommand>,
+    /// Number of adoptions per ticket.
+    pub(super) adoptions: BTreeMap<String, u32>,
+    /// The numbers of the running processes.
     pids: BTreeMap<Key, u32>,
     next_pid: u32,
     tickets: u64,
-    place: Row,
-    flaw: Option<Flaw>,
+    row_template: ScopeRow,
+    flaw: Option<TreeFlaw>,
 }
 
-impl Machine {
-    pub(super) fn new(now: Millis, limits: TableLimits, flaw: Option<Flaw>) -> Machine {
+impl VirtualMachine {
+    pub(super) fn new(now: Millis, limits: PodLimits, flaw: Option<TreeFlaw>) -> VirtualMachine {
         let nobody = SessionId(uuid::Uuid::nil());
-        Machine {
-            table: Table::default(),
+        VirtualMachine {
+            table: ScopeTable::default(),
             now,
             limits,
             locks: BTreeMap::new(),
-            fences: Vec::new(),
-            adopted: BTreeMap::new(),
+            commands: Vec::new(),
+            adoptions: BTreeMap::new(),
             pids: BTreeMap::new(),
             next_pid: 1,
             tickets: 0,
-            place: Row::here(PodName::from_any("nobody"), nobody, None),
+            row_template: ScopeRow::for_this_process(PodName::from_text("nobody"), nobody, None),
             flaw,
         }
     }
 
-    /// A number for a process; says whether somebody had it before.
-    pub(super) fn pid(&mut self, key: Key) -> (u32, bool) {
+    /// Returns a number for a process, and whether it was used before.
+    pub(super) fn allocate_pid(&mut self, key: Key) -> (u32, bool) {
         loop {
             self.next_pid += 1;
-            let pid = self.next_pid % PIDS + 1;
+            let pid = self.next_pid % PID_COUNT + 1;
             if !self.pids.values().any(|taken| *taken == pid) {
                 self.pids.insert(key, pid);
-                return (pid, self.next_pid > PIDS);
+                return (pid, self.next_pid > PID_COUNT);
             }
         }
     }
 
-    /// Whether a row stands for somebody: its lease is held, its commands are there, or its ticket is still good.
-    fn is_alive(&self, row: &Row) -> bool {
-        if self.flaw == Some(Flaw::TrustsPids) {
+    /// Returns whether a row is alive: its lease is held, it has commands, or its ticket is valid.
+    fn is_row_alive(&self, row: &ScopeRow) -> bool {
+        if self.flaw == Some(TreeFlaw::TrustsPids) {
             return self.pids.values().any(|pid| *pid == row.pid)
                 || row.deadline.is_some_and(|at| self.now < at);
         }
-        let fenced = self.flaw != Some(Flaw::IgnoresCommands) && self.has_commands(&row.name);
+        let fenced = self.flaw != Some(TreeFlaw::IgnoresCommands) && self.has_commands(&row.name);
         self.locks.contains_key(&row.name) || fenced || row.deadline.is_some_and(|at| self.now < at)
     }
 
     fn has_commands(&self, name: &PodName) -> bool {
-        self.fences.iter().any(|fence| fence.name == *name)
+        self.commands.iter().any(|command| command.name == *name)
     }
 
-    /// Takes away the rows of the dead; whoever looks does.
-    pub(super) fn reclaim(&mut self) -> usize {
+    /// Removes the rows of dead pods. Every reader of the table does this.
+    pub(super) fn reclaim_dead_rows(&mut self) -> usize {
         let dead: Vec<SessionId> =
-            self.table.pods.iter().filter(|row| !self.is_alive(row)).map(|row| row.session).collect();
-        if self.flaw == Some(Flaw::LosesLoans) && !dead.is_empty() {
+            self.table.pods.iter().filter(|row| !self.is_row_alive(row)).map(|row| row.session).collect();
+        if self.flaw == Some(TreeFlaw::LosesLoans) && !dead.is_empty() {
             self.table.pods.retain(|row| !dead.contains(&row.session));
         } else if !dead.is_empty() {
-            self.table = self.table.reclaim(&dead);
+            self.table = self.table.without_pods(&dead);
         }
         dead.len()
     }
 
-    fn here(&self, name: &PodName, session: SessionId, pid: u32) -> Row {
-        Row { name: name.clone(), session, pid, since: self.now, ..self.place.clone() }
+    fn new_row(&self, name: &PodName, session: SessionId, pid: u32) -> ScopeRow {
+        ScopeRow { name: name.clone(), session, pid, since: self.now, ..self.row_template.clone() }
     }
 
-    pub(super) fn register(
+    pub(super) fn register_row(
         &mut self,
         (key, pid): (Key, u32),
         (name, session): (&PodName, SessionId),
         scope: &Scope,
         ancestors: Vec<SessionId>,
     ) -> Result<PodName, RegistryError> {
-        self.reclaim();
+        self.reclaim_dead_rows();
         let lender = ancestors.first().copied();
-        let row = Row { scope: scope.clone(), ancestors, lender, ..self.here(name, session, pid) };
-        self.table = self.table.register(row, self.limits, true)?;
-        let name = self.table.row(session).map_or_else(|| name.clone(), |row| row.name.clone());
+        let row = ScopeRow { scope: scope.clone(), ancestors, lender, ..self.new_row(name, session, pid) };
+        self.table = self.table.with_root_pod(row, self.limits, true)?;
+        let name = self.table.find_row(session).map_or_else(|| name.clone(), |row| row.name.clone());
         self.locks.insert(name.clone(), key);
         Ok(name)
     }
 
-    /// Gives the ticket of the new row. `line`: all above one that is woken, nearest first.
-    pub(super) fn lend(
+    /// Lends a scope and returns the ticket of the new row. `line`: all ancestors of a restarted pod, nearest
+    /// first.
+    pub(super) fn lend_scope(
         &mut self,
         lender: SessionId,
         (session, name): (SessionId, &PodName),
         scope: &Scope,
-        line: Vec<SessionId>,
+        ancestors: Vec<SessionId>,
     ) -> Result<String, RegistryError> {
-        self.reclaim();
+        self.reclaim_dead_rows();
         self.tickets += 1;
         let ticket = format!("ticket {}", self.tickets);
-        let lend = Lend {
+        let lend = LoanRequest {
             lender,
             session,
             name: name.clone(),
             scope: scope.clone(),
-            apart: Scope::default(),
+            extra_scope: Scope::default(),
             limits: self.limits,
-            line,
-            patience: Duration::from_millis(TICKET_MS),
+            ancestors,
+            ticket_timeout: Duration::from_millis(TICKET_VALID_MS),
         };
-        let place = Row {
+        let place = ScopeRow {
             ticket_hash: Some(ticket.clone()),
-            deadline: Some(self.now + TICKET_MS),
-            ..self.here(name, session, 0)
+            deadline: Some(self.now + TICKET_VALID_MS),
+            ..self.new_row(name, session, 0)
         };
         self.table = match self.flaw {
-            Some(Flaw::LendsTaken) => self.lend_blindly(&lend, place)?,
-            Some(Flaw::IgnoresLimits) => {
-                let limits = TableLimits { depth: u32::MAX, children: usize::MAX, pods: usize::MAX };
-                self.table.lend(&Lend { limits, ..lend }, place)?
+            Some(TreeFlaw::LendsTaken) => self.lend_unchecked(&lend, place)?,
+            Some(TreeFlaw::IgnoresLimits) => {
+                let limits =
+                    PodLimits { max_depth: u32::MAX, max_children: usize::MAX, max_pods: usize::MAX };
+                self.table.with_loan(&LoanRequest { limits, ..lend }, place)?
             }
-            _ => self.table.lend(&lend, place)?,
+            _ => self.table.with_loan(&lend, place)?,
         };
         Ok(ticket)
     }
 
-    /// What a table without its check would do: the row and the loan, whoever else may write there.
-    fn lend_blindly(&self, lend: &Lend, place: Row) -> Result<Table, RegistryError> {
-        let refused = match self.table.lend(lend, place.clone()) {
+    /// Adds row and loan without the conflict check.
+    fn lend_unchecked(&self, lend: &LoanRequest, place: ScopeRow) -> Result<ScopeTable, RegistryError> {
+        let error = match self.table.with_loan(lend, place.clone()) {
             Ok(table) => return Ok(table),
             Err(refused) => refused,
         };
-        let conflict =
-            matches!(refused, RegistryError::WriteConflict { .. } | RegistryError::NotWithin { .. });
-        let Some(lender) = self.table.row(lend.lender).filter(|_| conflict) else { return Err(refused) };
+        let conflict = matches!(error, RegistryError::WriteConflict { .. } | RegistryError::NotWithin { .. });
+        let Some(lender) = self.table.find_row(lend.lender).filter(|_| conflict) else { return Err(error) };
         let ancestors = std::iter::once(lend.lender).chain(lender.ancestors.iter().copied()).collect();
         let mut next = self.table.clone();
-        let row = Row {
+        let row = ScopeRow {
             parent: Some(lend.lender),
             lender: Some(lend.lender),
             ancestors,
@@ -180,7 +181,7 @@ impl Machine {
             scope: lend.scope.clone(),
             ..place
         };
-        let loan = Loan { session: lend.session, name: lend.name.clone(), scope: lend.scope.clone() };
+        let loan = ScopeLoan { session: lend.session, name: lend.name.clone(), scope: lend.scope.clone() };
         if let Some(lender) = next.pods.iter_mut().find(|row| row.session == lend.lender) {
             lender.loans.push(loan);
         }
@@ -188,104 +189,106 @@ impl Machine {
         Ok(next)
     }
 
-    pub(super) fn adopt(
+    pub(super) fn adopt_row(
         &mut self,
         (key, pid): (Key, u32),
         (name, session): (&PodName, SessionId),
         ticket: &str,
     ) -> Result<(), RegistryError> {
-        let here = self.here(name, session, pid);
-        let before = self.table.row(session).cloned();
-        self.table = self.table.adopt(&here, ticket, self.now)?;
-        if self.flaw == Some(Flaw::KeepsTickets)
+        let here = self.new_row(name, session, pid);
+        let before = self.table.find_row(session).cloned();
+        self.table = self.table.with_adopted(&here, ticket, self.now)?;
+        if self.flaw == Some(TreeFlaw::KeepsTickets)
             && let Some(row) = self.table.pods.iter_mut().find(|row| row.session == session)
         {
             row.ticket_hash = before.as_ref().and_then(|row| row.ticket_hash.clone());
             row.deadline = before.and_then(|row| row.deadline);
         }
-        *self.adopted.entry(ticket.to_owned()).or_default() += 1;
+        *self.adoptions.entry(ticket.to_owned()).or_default() += 1;
         self.locks.insert(name.clone(), key);
         Ok(())
     }
 
-    /// Undoes a loan whose borrower is gone.
-    pub(super) fn withdraw(&mut self, session: SessionId) {
-        let gone = |row: &Row| !self.locks.contains_key(&row.name) && !self.has_commands(&row.name);
-        if self.table.row(session).is_some_and(gone) {
-            self.table = self.table.release(session);
+    /// Removes a loan whose borrower has ended.
+    pub(super) fn withdraw_loan(&mut self, session: SessionId) {
+        let gone = |row: &ScopeRow| !self.locks.contains_key(&row.name) && !self.has_commands(&row.name);
+        if self.table.find_row(session).is_some_and(gone) {
+            self.table = self.table.without_pod(session);
         }
     }
 
-    /// The pod itself gives its row back, in good order: its commands are gone.
-    pub(super) fn release(&mut self, session: SessionId) {
-        self.table = self.table.release(session);
+    /// Releases the row of a pod that exits cleanly after its commands.
+    pub(super) fn release_row(&mut self, session: SessionId) {
+        self.table = self.table.without_pod(session);
     }
 
-    pub(super) fn give(&mut self, session: SessionId) -> Result<(), RegistryError> {
+    pub(super) fn give_scope(&mut self, session: SessionId) -> Result<(), RegistryError> {
         self.table = self.table.give_scope(session)?;
         Ok(())
     }
 
-    pub(super) fn take(&mut self, session: SessionId) -> Result<(), RegistryError> {
-        self.reclaim();
+    pub(super) fn take_scope(&mut self, session: SessionId) -> Result<(), RegistryError> {
+        self.reclaim_dead_rows();
         self.table = self.table.take_scope(session)?;
         Ok(())
     }
 
-    pub(super) fn effective(&self, session: SessionId) -> Scope {
-        self.table.row(session).map(Row::effective).unwrap_or_default()
+    pub(super) fn effective_scope(&self, session: SessionId) -> Scope {
+        self.table.find_row(session).map(ScopeRow::effective_scope).unwrap_or_default()
     }
 
-    pub(super) fn loans(&self, session: SessionId) -> Vec<Loan> {
-        self.table.row(session).map(|row| row.loans.clone()).unwrap_or_default()
+    pub(super) fn loans_of(&self, session: SessionId) -> Vec<ScopeLoan> {
+        self.table.find_row(session).map(|row| row.loans.clone()).unwrap_or_default()
     }
 
-    pub(super) fn lender(&self, session: SessionId) -> Option<SessionId> {
-        self.table.row(session).and_then(|row| row.lender)
+    pub(super) fn lender_of(&self, session: SessionId) -> Option<SessionId> {
+        self.table.find_row(session).and_then(|row| row.lender)
     }
 
-    /// Whether somebody holds the name for this session, or commands of it still run.
-    pub(super) fn is_held(&self, name: &PodName, session: SessionId) -> bool {
-        let own = self.table.row(session).is_some_and(|row| row.name == *name);
-        if self.flaw == Some(Flaw::IgnoresCommands) {
+    /// Returns whether a process holds the name for this session, or commands of it still run.
+    pub(super) fn is_name_held(&self, name: &PodName, session: SessionId) -> bool {
+        let own = self.table.find_row(session).is_some_and(|row| row.name == *name);
+        if self.flaw == Some(TreeFlaw::IgnoresCommands) {
             return own && self.locks.contains_key(name);
         }
         own && (self.locks.contains_key(name) || self.has_commands(name))
     }
 
-    pub(super) fn holder(&self, name: &PodName) -> Option<Key> {
+    pub(super) fn lease_holder(&self, name: &PodName) -> Option<Key> {
         self.locks.get(name).copied()
     }
 
-    pub(super) fn fence(&mut self, owner: Key, name: PodName, call: CallId, scope: Scope) {
-        self.fences.push(Fence { name, owner, call, scope, ends: false });
+    pub(super) fn add_command(&mut self, owner: Key, name: PodName, call: CallId, scope: Scope) {
+        self.commands.push(SandboxedCommand { name, owner, call, scope, is_ending: false });
     }
 
     pub(super) fn stop_command(&mut self, owner: Key, call: &CallId) {
-        for fence in self.fences.iter_mut().filter(|fence| fence.owner == owner && fence.call == *call) {
-            fence.ends = true;
+        for command in self.commands.iter_mut().filter(|fence| fence.owner == owner && fence.call == *call) {
+            command.is_ending = true;
         }
     }
 
-    /// A command of this process that could write where a loan would.
-    pub(super) fn writes_into(&self, owner: Key, scope: &Scope) -> bool {
-        self.fences.iter().any(|fence| fence.owner == owner && overlaps_write(&fence.scope, scope).is_some())
+    /// Returns whether a command of this process could write into the scope.
+    pub(super) fn has_command_writing(&self, owner: Key, scope: &Scope) -> bool {
+        self.commands
+            .iter()
+            .any(|command| command.owner == owner && find_write_overlap(&command.scope, scope).is_some())
     }
 
-    /// The kernel lets go of all that a process held.
-    pub(super) fn died(&mut self, key: Key) {
+    /// Releases everything that a process held.
+    pub(super) fn release_process(&mut self, key: Key) {
         self.pids.remove(&key);
         self.locks.retain(|_, holder| *holder != key);
-        for fence in self.fences.iter_mut().filter(|fence| fence.owner == key) {
-            fence.ends = true;
+        for command in self.commands.iter_mut().filter(|fence| fence.owner == key) {
+            command.is_ending = true;
         }
     }
 
-    /// The machine starts anew: nothing that lived does, and the runtime directory is empty.
-    pub(super) fn restarted(&mut self) {
-        self.table = Table::default();
+    /// Restarts the machine: no process runs and the runtime directory is empty.
+    pub(super) fn reset(&mut self) {
+        self.table = ScopeTable::default();
         self.locks.clear();
-        self.fences.clear();
+        self.commands.clear();
         self.pids.clear();
     }
 }

@@ -1,233 +1,240 @@
-//! The simulation of the tree: several minds, the scope table, processes that can be killed between any two effects,
-//! letters that get lost, and one seed that decides everything.
+//! Tree simulation: several pods, the scope table, processes that can die between any two effects, lossy
+//! messages, all decided by one seed.
 //!
-//! Here: who acts next and which faults strike. Elsewhere: one process (`life`), what it does to others (`hand`, `saga`,
-//! `wire`), the machine below (`machine`), the agents (`agent`), what must hold (`check`, `rest`). The minds and the
-//! rules of the table are the product's own; only the hands are simulated.
-//! Invariant: one seed, one story (`a_tree_grows_the_same_twice`); each property is seen to fail without its guard
-//! (`Flaw`, `tests/tree.rs`).
+//! Elsewhere: one process (`process`), its actions on others (`pod_tasks`, `spawn_saga`, `messages`), the
+//! machine (`machine`), the agents (`agent`), the checks (`invariants`, `settling`). Pods and table rules are
+//! the product's own; only the driver is simulated.
+//! Invariant: a seed gives the same run (`a_tree_grows_the_same_twice`); each property fails without its
+//! guard (`TreeFlaw`, `tests/tree.rs`).
 //!
-//! Properties, numbered as in the study they come from: P1 no two pods, processes or commands can write one path; P2 a
-//! child has nothing that its parent has not; P3 every run has one end; P9 what is granted covers what is spent, down the
-//! tree; P10 depth and numbers stay in their limits; P13 a ticket leads to a row once; each report is received once, in
-//! order. When the faults stop: scopes are back, runs end, reports arrive, nothing lives unwatched.
+//! Checked properties, with the numbers of the study they come from: P1 no two pods, processes or commands
+//! can write the same path; P2 a child has no more rights than its parent; P3 every run has one end; P9
+//! grants cover the spending in the tree; P10 depth and numbers stay within their limits; P13 a ticket leads
+//! to one row; each report is received once, in order. When the faults stop: scopes return, runs end, reports
+//! arrive, every running pod is watched.
 
 mod agent;
 mod budgets;
-mod check;
 mod faults;
-mod hand;
-mod life;
-mod log;
+mod invariants;
 mod machine;
-mod mind;
-mod person;
-mod rest;
-mod saga;
-mod standin;
-mod wire;
+mod messages;
+mod pod_tasks;
+mod process;
+mod session_log;
+mod settling;
+mod spawn_saga;
+mod stand_in;
+mod tree_pod;
+mod user;
 
-pub use mind::Minds;
+pub use tree_pod::PodKind;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use minke_model::{Failure, FailureKind, TokenUsage};
-use minke_pod::{CallEnd, Timer, What};
+use minke_model::{ModelError, ModelErrorKind, TokenUsage};
+use minke_pod::{CallEnd, InputKind, PodTimer};
 use minke_record::{Kind, PodName, Scope, SessionId};
-use minke_registry::{RegistryError, TableLimits};
+use minke_registry::{PodLimits, RegistryError};
 
-use crate::chance::{Chance, Trace};
-use check::Watch;
-use life::{Process, Stage};
-use log::Session;
-use machine::Machine;
-use wire::Letter;
+use crate::random::{SimRandom, TraceHash};
+use invariants::TreeChecker;
+use machine::VirtualMachine;
+use messages::PodMessage;
+use process::{ProcessStage, TreeProcess};
+use session_log::SessionLog;
 
-/// A process, by a number that is never used again.
+/// A process id that is never reused.
 type Key = u64;
 
-/// How often another one is tried when somebody has nothing to do.
-const IDLE: usize = 3;
-/// How many happenings the report of a failure holds.
-const LATELY: usize = 60;
+/// Number of further attempts if the chosen process is idle.
+const IDLE_RETRIES: usize = 3;
+/// Maximum number of events in a failure report.
+const MAX_RECENT_EVENTS: usize = 60;
 
-/// A guard that is left out, to see that it is missed.
+/// A disabled guard, to test the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
-    /// A loan is given whoever else can write there.
+pub enum TreeFlaw {
+    /// Loans ignore other writers.
     LendsTaken,
-    /// A parent goes on writing what it has lent.
+    /// A parent continues to write a lent scope.
     NarrowsLate,
-    /// A loan is back before the borrower's commands are gone.
+    /// A loan returns before the borrower's commands have ended.
     IgnoresCommands,
-    /// The row of a dead pod goes, and what it had lent is forgotten.
+    /// The row of a dead pod is removed with its loans.
     LosesLoans,
-    /// A process number stands for a life.
+    /// A process number identifies a process.
     TrustsPids,
-    /// The times of two logs say which came first.
+    /// Times of two logs are compared.
     TrustsClocks,
-    /// Depth and numbers are not looked at.
+    /// Limits of depth and numbers are ignored.
     IgnoresLimits,
-    /// A ticket stays good.
+    /// A ticket stays valid after its use.
     KeepsTickets,
     /// A report is acknowledged before it is in the log.
     AcksUnwritten,
-    /// A report that came again is taken again.
+    /// A repeated report is accepted again.
     AcceptsTwice,
-    /// A report is read from the log of a dead pod before it is safe there.
+    /// A report is read from the log of a dead pod before it is synced.
     ReadsUnsynced,
-    /// A request leaves without its reservation.
+    /// A request is sent without its reservation.
     SkipsReservation,
-    /// What was spent by children whose end a dead pod did not note is not counted.
+    /// Spending of children whose end a dead pod did not log is not counted.
     ForgetsBelow,
     /// The end of a run is not written.
     ForgetsEnd,
 }
 
-/// What one seed came to.
+/// The result of one seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grown {
+pub struct TreeResult {
     pub seed: u64,
-    /// Inputs to minds, steps of errands, letters.
+    /// Inputs of pods, steps of tasks, messages.
     pub steps: u64,
-    /// The sum of everything that happened.
+    /// The hash of all events.
     pub trace: u64,
-    /// How often each fault and branch was met.
-    pub met: BTreeMap<&'static str, u64>,
+    /// Counters of faults and branches.
+    pub branches: BTreeMap<&'static str, u64>,
 }
 
-struct Tree {
-    chance: Chance,
-    trace: Trace,
+struct TreeSimulation {
+    random: SimRandom,
+    trace: TraceHash,
     steps: u64,
-    met: BTreeMap<&'static str, u64>,
-    flaw: Option<Flaw>,
-    minds: Minds,
-    machine: Machine,
-    sessions: BTreeMap<SessionId, Session>,
-    processes: BTreeMap<Key, Process>,
-    /// Processes that have said that they are ready, whether they still live or not.
+    branches: BTreeMap<&'static str, u64>,
+    flaw: Option<TreeFlaw>,
+    pod_kind: PodKind,
+    machine: VirtualMachine,
+    sessions: BTreeMap<SessionId, SessionLog>,
+    processes: BTreeMap<Key, TreeProcess>,
+    /// Processes that have reported ready, running or not.
     ready: BTreeSet<Key>,
-    letters: Vec<Letter>,
-    watch: Watch,
-    keys: Key,
-    letter_ids: u64,
-    replies: u64,
-    /// A fault that could strike does so once in this many times.
-    spared: usize,
-    /// Tokens of each root.
+    messages: Vec<PodMessage>,
+    checker: TreeChecker,
+    last_key: Key,
+    last_message_id: u64,
+    last_reply_id: u64,
+    /// A possible fault occurs once in this many times.
+    fault_divisor: usize,
+    /// Token budget of each root.
     budget: Option<u64>,
-    calm: bool,
-    /// Who can write what may have changed since it was last looked at.
+    is_settling: bool,
+    /// Write access may have changed since the last check.
     scopes_changed: bool,
-    /// The newest happenings; kept only when a failure is told once more.
-    lately: Option<VecDeque<String>>,
+    /// The newest events; recorded only when a failing seed runs again.
+    recent_events: Option<VecDeque<String>>,
 }
 
-/// Lets a tree grow for a number of acts, then lets everything come to rest and looks at all of it.
-pub fn grow(seed: u64, acts: usize, minds: Minds, flaw: Option<Flaw>) -> Result<Grown, String> {
-    let mut tree = Tree::new(seed, minds, flaw);
-    if tree.grow(acts).is_err() {
-        tree = Tree::new(seed, minds, flaw);
-        tree.lately = Some(VecDeque::new());
-        let why =
-            tree.grow(acts).err().unwrap_or_else(|| "it went well when it was told once more".to_owned());
-        let lately: Vec<String> = tree.lately.unwrap_or_default().into_iter().collect();
-        return Err(format!("{why}\n  {}", lately.join("\n  ")));
+/// Runs a number of random actions, lets everything settle and checks the result.
+pub fn simulate_tree(
+    seed: u64,
+    acts: usize,
+    minds: PodKind,
+    flaw: Option<TreeFlaw>,
+) -> Result<TreeResult, String> {
+    let mut tree = TreeSimulation::new(seed, minds, flaw);
+    if tree.run_all(acts).is_err() {
+        tree = TreeSimulation::new(seed, minds, flaw);
+        tree.recent_events = Some(VecDeque::new());
+        let why = tree.run_all(acts).err().unwrap_or_else(|| "it succeeded when it ran again".to_owned());
+        let recent: Vec<String> = tree.recent_events.unwrap_or_default().into_iter().collect();
+        return Err(format!("{why}\n  {}", recent.join("\n  ")));
     }
-    Ok(Grown { seed, steps: tree.steps, trace: tree.trace.sum(), met: tree.met })
+    Ok(TreeResult { seed, steps: tree.steps, trace: tree.trace.value(), branches: tree.branches })
 }
 
-impl Tree {
-    fn new(seed: u64, minds: Minds, flaw: Option<Flaw>) -> Tree {
-        let mut chance = Chance::new(seed);
-        let limits = TableLimits {
-            depth: 1 + seed as u32 % 4,
-            children: 2 + chance.below(3),
-            pods: 5 + chance.below(6),
+impl TreeSimulation {
+    fn new(seed: u64, pod_kind: PodKind, flaw: Option<TreeFlaw>) -> TreeSimulation {
+        let mut random = SimRandom::new(seed);
+        let limits = PodLimits {
+            max_depth: 1 + seed as u32 % 4,
+            max_children: 2 + random.below(3),
+            max_pods: 5 + random.below(6),
         };
-        let budget = (!chance.one_in(3)).then(|| 12_000 + 6_000 * chance.below(8) as u64);
-        Tree {
-            trace: Trace::default(),
+        let budget = (!random.one_in(3)).then(|| 12_000 + 6_000 * random.below(8) as u64);
+        TreeSimulation {
+            trace: TraceHash::default(),
             steps: 0,
-            met: BTreeMap::new(),
+            branches: BTreeMap::new(),
             flaw,
-            minds,
-            machine: Machine::new(crate::world::BEGINNING, limits, flaw),
+            pod_kind,
+            machine: VirtualMachine::new(crate::world::START_TIME, limits, flaw),
             sessions: BTreeMap::new(),
             processes: BTreeMap::new(),
             ready: BTreeSet::new(),
-            letters: Vec::new(),
-            watch: Watch::default(),
-            keys: 0,
-            letter_ids: 0,
-            replies: 0,
-            spared: [3, 12, 50][chance.below(3)],
+            messages: Vec::new(),
+            checker: TreeChecker::default(),
+            last_key: 0,
+            last_message_id: 0,
+            last_reply_id: 0,
+            fault_divisor: [3, 12, 50][random.below(3)],
             budget,
-            calm: false,
+            is_settling: false,
             scopes_changed: false,
-            lately: None,
-            chance,
+            recent_events: None,
+            random,
         }
     }
 
-    fn grow(&mut self, acts: usize) -> Result<(), String> {
+    fn run_all(&mut self, acts: usize) -> Result<(), String> {
         for act in 0..acts {
-            self.act().and_then(|()| self.check()).map_err(|why| format!("act {act}: {why}"))?;
+            self.random_action()
+                .and_then(|()| self.check_invariants())
+                .map_err(|why| format!("act {act}: {why}"))?;
         }
-        self.rest().map_err(|why| format!("at rest: {why}"))
+        self.settle_and_check().map_err(|why| format!("at rest: {why}"))
     }
 
-    fn met(&mut self, what: &'static str) {
-        *self.met.entry(what).or_default() += 1;
+    fn count_branch(&mut self, what: &'static str) {
+        *self.branches.entry(what).or_default() += 1;
     }
 
-    fn note(&mut self, key: Key, what: &'static str, more: impl FnOnce() -> String) {
-        self.trace.add(what.as_bytes());
-        self.trace.add(&key.to_le_bytes());
-        self.trace.add(&self.steps.to_le_bytes());
-        let Some(lately) = &mut self.lately else { return };
+    fn record_event(&mut self, key: Key, what: &'static str, more: impl FnOnce() -> String) {
+        self.trace.add_bytes(what.as_bytes());
+        self.trace.add_bytes(&key.to_le_bytes());
+        self.trace.add_bytes(&self.steps.to_le_bytes());
+        let Some(recent) = &mut self.recent_events else { return };
         let who = self.processes.get(&key).map(|process| process.name.to_string()).unwrap_or_default();
         let more: String = more().chars().take(200).collect();
-        lately.push_back(format!("{:>6} {key} {who} {what}: {more}", self.steps));
-        if lately.len() > LATELY {
-            lately.pop_front();
+        recent.push_back(format!("{:>6} {key} {who} {what}: {more}", self.steps));
+        if recent.len() > MAX_RECENT_EVENTS {
+            recent.pop_front();
         }
     }
 
-    /// One thing happens.
-    fn act(&mut self) -> Result<(), String> {
+    /// Runs one random action.
+    fn random_action(&mut self) -> Result<(), String> {
         let before = self.steps;
-        self.something()?;
-        // Who was to act had nothing to do.
-        for _ in 0..IDLE {
+        self.random_event()?;
+        // The chosen process had nothing to do.
+        for _ in 0..IDLE_RETRIES {
             if self.steps > before {
                 break;
             }
-            self.somebody_acts()?;
+            self.step_random_process()?;
         }
         Ok(())
     }
 
-    fn something(&mut self) -> Result<(), String> {
-        match self.chance.below(100) {
-            0..=54 => self.somebody_acts(),
-            55..=68 => self.post(),
-            69..=78 => match self.somebody() {
-                Some(key) => self.sync(key),
-                None => self.person(),
+    fn random_event(&mut self) -> Result<(), String> {
+        match self.random.below(100) {
+            0..=54 => self.step_random_process(),
+            55..=68 => self.deliver_message(),
+            69..=78 => match self.random_process() {
+                Some(key) => self.sync_log(key),
+                None => self.random_user_action(),
             },
-            79..=84 => self.time_passes(),
-            85..=88 => self.a_command_ends(),
-            89..=92 => self.person(),
-            _ if self.calm || !self.chance.one_in(self.spared) => self.somebody_acts(),
-            93..=95 => self.kill(),
-            96 => self.stray(),
-            97 => self.clock_jumps(),
-            98 => self.restart(),
+            79..=84 => self.advance_time(),
+            85..=88 => self.end_random_command(),
+            89..=92 => self.random_user_action(),
+            _ if self.is_settling || !self.random.one_in(self.fault_divisor) => self.step_random_process(),
+            93..=95 => self.kill_process(),
+            96 => self.replay_ticket(),
+            97 => self.jump_clock(),
+            98 => self.restart_machine(),
             _ => {
-                if self.machine.reclaim() > 0 {
-                    self.met("somebody looked and reclaimed");
+                if self.machine.reclaim_dead_rows() > 0 {
+                    self.count_branch("dead rows were reclaimed");
                     self.scopes_changed = true;
                 }
                 Ok(())
@@ -235,143 +242,151 @@ impl Tree {
         }
     }
 
-    fn somebody(&mut self) -> Option<Key> {
-        let at = self.chance.below(self.processes.len());
+    fn random_process(&mut self) -> Option<Key> {
+        let at = self.random.below(self.processes.len());
         self.processes.keys().nth(at).copied()
     }
 
-    fn somebody_acts(&mut self) -> Result<(), String> {
-        match self.somebody() {
-            Some(key) => self.acts(key),
-            None => self.person(),
+    fn step_random_process(&mut self) -> Result<(), String> {
+        match self.random_process() {
+            Some(key) => self.step_process(key),
+            None => self.random_user_action(),
         }
     }
 
-    /// A process does one of the things that it could do.
-    fn acts(&mut self, key: Key) -> Result<(), String> {
+    /// Takes one of the possible steps of a process.
+    fn step_process(&mut self, key: Key) -> Result<(), String> {
         let process = &self.processes[&key];
-        if process.stage != Stage::Lives {
-            return self.begins(key);
+        if process.stage != ProcessStage::Running {
+            return self.step_start(key);
         }
-        if process.leaves.is_some() {
-            return self.lets_go(key);
+        if process.exits_at.is_some() {
+            return self.step_exit(key);
         }
-        let errands = process.errands.len();
-        let Some(life) = &process.life else { return Ok(()) };
+        let tasks = process.tasks.len();
+        let Some(life) = &process.live_pod else { return Ok(()) };
         let (asks, hears) = (life.request.is_some(), !life.inbox.is_empty());
-        match self.chance.below(3) {
-            0 if asks => self.model_speaks(key),
-            1 if errands > 0 => {
-                let at = self.chance.below(errands);
-                self.go_on(key, at)
+        match self.random.below(3) {
+            0 if asks => self.send_model_event(key),
+            1 if tasks > 0 => {
+                let at = self.random.below(tasks);
+                self.step_task(key, at)
             }
-            _ if hears => self.hears(key),
-            _ if asks => self.model_speaks(key),
-            _ if errands > 0 => {
-                let at = self.chance.below(errands);
-                self.go_on(key, at)
+            _ if hears => self.deliver_input(key),
+            _ if asks => self.send_model_event(key),
+            _ if tasks > 0 => {
+                let at = self.random.below(tasks);
+                self.step_task(key, at)
             }
-            _ if self.processes[&key].waits_for_sync() => {
+            _ if self.processes[&key].needs_sync() => {
                 self.steps += 1;
-                self.sync(key)
+                self.sync_log(key)
             }
             _ => Ok(()),
         }
     }
 
-    fn hears(&mut self, key: Key) -> Result<(), String> {
-        let life = self.processes.get_mut(&key).and_then(|process| process.life.as_mut());
+    fn deliver_input(&mut self, key: Key) -> Result<(), String> {
+        let life = self.processes.get_mut(&key).and_then(|process| process.live_pod.as_mut());
         match life.and_then(|life| life.inbox.pop_front()) {
-            Some(what) => self.feed(key, what),
+            Some(what) => self.feed_input(key, what),
             None => Ok(()),
         }
     }
 
-    /// A pod that lets go sends its last reports, as long as it may, and gives its row back.
-    fn lets_go(&mut self, key: Key) -> Result<(), String> {
+    /// An exiting pod sends its last reports before the timeout, then releases its row.
+    fn step_exit(&mut self, key: Key) -> Result<(), String> {
         self.steps += 1;
         let process = &self.processes[&key];
         let session = process.session;
-        let late = process.leaves.is_some_and(|until| self.machine.now >= until);
-        let Some(life) = &process.life else { return Ok(()) };
-        let owes = !life.mind.state().facts.outbox.is_empty();
+        let late = process.exits_at.is_some_and(|until| self.machine.now >= until);
+        let Some(life) = &process.live_pod else { return Ok(()) };
+        let owes = !life.pod.state().facts.outbox.is_empty();
         if owes && !late {
-            let report = process.errands.iter().position(|errand| matches!(errand, hand::Errand::Report(_)));
+            let report =
+                process.tasks.iter().position(|errand| matches!(errand, pod_tasks::PodTask::Report(_)));
             let acked = life.inbox.iter().position(
-                |what| matches!(what, What::Tree(news) if matches!(news.as_ref(), minke_pod::TreeNews::Acked { .. })),
+                |what| matches!(what, InputKind::Child(news) if matches!(news.as_ref(), minke_pod::ChildEvent::ReportAcked { .. })),
             );
             if let Some(at) = acked {
-                let life = self.processes.get_mut(&key).and_then(|process| process.life.as_mut());
+                let life = self.processes.get_mut(&key).and_then(|process| process.live_pod.as_mut());
                 let what = life.and_then(|life| life.inbox.remove(at));
-                return what.map_or(Ok(()), |what| self.feed(key, what));
+                return what.map_or(Ok(()), |what| self.feed_input(key, what));
             }
             if let Some(at) = report {
-                self.go_on(key, at)?;
+                self.step_task(key, at)?;
             }
-            return self.sync(key);
+            return self.sync_log(key);
         }
-        self.met(if owes { "a pod left with reports" } else { "a pod let go in good order" });
-        for fence in self.machine.fences.iter_mut().filter(|fence| fence.owner == key) {
-            fence.ends = true;
+        self.count_branch(if owes { "a pod exited with unsent reports" } else { "a pod exited cleanly" });
+        for command in self.machine.commands.iter_mut().filter(|fence| fence.owner == key) {
+            command.is_ending = true;
         }
-        if self.machine.fences.iter().any(|fence| fence.owner == key) {
+        if self.machine.commands.iter().any(|fence| fence.owner == key) {
             return Ok(());
         }
-        self.sync(key)?;
-        self.machine.release(session);
-        self.die(key)
+        self.sync_log(key)?;
+        self.machine.release_row(session);
+        self.end_process(key)
     }
 
-    fn model_speaks(&mut self, key: Key) -> Result<(), String> {
-        let calm = self.calm;
+    fn send_model_event(&mut self, key: Key) -> Result<(), String> {
+        let calm = self.is_settling;
         let Some(session) = self.processes.get(&key).map(|process| process.session) else { return Ok(()) };
-        let home = self.scope_of(session).allow.first().map(|rule| rule.target.clone()).unwrap_or_default();
-        let Some(life) = self.processes.get_mut(&key).and_then(|process| process.life.as_mut()) else {
+        let home =
+            self.session_scope(session).allow.first().map(|rule| rule.target.clone()).unwrap_or_default();
+        let Some(life) = self.processes.get_mut(&key).and_then(|process| process.live_pod.as_mut()) else {
             return Ok(());
         };
-        let Some(asked) = &mut life.request else { return Ok(()) };
-        let call = asked.call;
-        if !calm && self.chance.one_in(60) {
-            let kinds = [FailureKind::Cut, FailureKind::Transient, FailureKind::Permanent];
-            let kind = kinds[self.chance.below(kinds.len())];
-            let failure =
-                Failure { kind, message: "so it goes".to_owned(), status: None, retry_after_ms: None };
+        let Some(request) = &mut life.request else { return Ok(()) };
+        let call = request.call;
+        if !calm && self.random.one_in(60) {
+            let kinds = [ModelErrorKind::Interrupted, ModelErrorKind::Transient, ModelErrorKind::Permanent];
+            let kind = kinds[self.random.below(kinds.len())];
+            let failure = ModelError {
+                kind,
+                message: "simulated failure".to_owned(),
+                status: None,
+                retry_after_ms: None,
+            };
             life.request = None;
-            self.met("the model failed");
-            return self.feed(key, What::ModelFailed { call, failure });
+            self.count_branch("the model failed");
+            return self.feed_input(key, InputKind::ModelFailed { call, failure });
         }
-        let reserved = life.mind.state().facts.open_llm.as_ref().map(|open| open.reserved.clone());
+        let reserved = life.pod.state().facts.open_llm.as_ref().map(|open| open.reserved.clone());
         let (input, output) = reserved.map_or((1, 1), |reserved| (reserved.input, reserved.output));
         let usage = TokenUsage {
-            input: input.saturating_sub(self.chance.below(8) as u64),
-            output: self.chance.below(1 + usize::try_from(output.min(3_000)).unwrap_or(0)) as u64,
+            input: input.saturating_sub(self.random.below(8) as u64),
+            output: self.random.below(1 + usize::try_from(output.min(3_000)).unwrap_or(0)) as u64,
             ..TokenUsage::default()
         };
-        let speech = asked.speech.get_or_insert_with(|| agent::speech(&mut self.chance, calm, &home, usage));
+        let speech = request
+            .reply_events
+            .get_or_insert_with(|| agent::random_reply(&mut self.random, calm, &home, usage));
         let event = speech.pop_front();
         if speech.is_empty() {
             life.request = None;
         }
         match event {
-            Some(event) => self.feed(key, What::Model { call, event }),
+            Some(event) => self.feed_input(key, InputKind::Model { call, event }),
             None => Ok(()),
         }
     }
 
-    fn time_passes(&mut self) -> Result<(), String> {
-        self.machine.now += 20 + self.chance.below(2_000) as u64;
-        let Some(key) = self.somebody() else { return Ok(()) };
-        self.clock(key)
+    fn advance_time(&mut self) -> Result<(), String> {
+        self.machine.now += 20 + self.random.below(2_000) as u64;
+        let Some(key) = self.random_process() else { return Ok(()) };
+        self.fire_due_timer(key)
     }
 
-    /// The oldest timer of a process that is due.
-    fn clock(&mut self, key: Key) -> Result<(), String> {
+    /// Fires the oldest due timer of a process.
+    fn fire_due_timer(&mut self, key: Key) -> Result<(), String> {
         let now = self.machine.now;
-        let Some(process) = self.processes.get_mut(&key).filter(|process| process.leaves.is_none()) else {
+        let Some(process) = self.processes.get_mut(&key).filter(|process| process.exits_at.is_none()) else {
             return Ok(());
         };
-        let Some(life) = &mut process.life else { return Ok(()) };
-        let due: Option<Timer> = life
+        let Some(life) = &mut process.live_pod else { return Ok(()) };
+        let due: Option<PodTimer> = life
             .timers
             .iter()
             .filter(|(_, at)| **at <= now)
@@ -380,78 +395,78 @@ impl Tree {
         match due {
             Some(timer) => {
                 life.timers.remove(&timer);
-                self.met("a timer fired");
-                self.feed(key, What::Timer(timer))
+                self.count_branch("a timer fired");
+                self.feed_input(key, InputKind::Timer(timer))
             }
             None => Ok(()),
         }
     }
 
-    /// A command ends by itself, or since its pod is gone.
-    fn a_command_ends(&mut self) -> Result<(), String> {
-        let count = self.machine.fences.len();
+    /// Ends a random command.
+    fn end_random_command(&mut self) -> Result<(), String> {
+        let count = self.machine.commands.len();
         if count == 0 {
             return Ok(());
         }
-        let fence = self.machine.fences.swap_remove(self.chance.below(count));
+        let command = self.machine.commands.swap_remove(self.random.below(count));
         self.steps += 1;
         self.scopes_changed = true;
-        if fence.ends {
-            self.met("a command outlived its pod");
+        if command.is_ending {
+            self.count_branch("a command outlived its pod");
             return Ok(());
         }
         let ended = CallEnd::done("made", None);
-        let life = self.processes.get_mut(&fence.owner).and_then(|process| process.life.as_mut());
+        let life = self.processes.get_mut(&command.owner).and_then(|process| process.live_pod.as_mut());
         if let Some(life) = life {
-            life.inbox.push_back(What::CallEnded { call_id: fence.call, ended });
+            life.inbox.push_back(InputKind::CallEnded { call_id: command.call, ended });
         }
         Ok(())
     }
 
-    fn refused(&mut self, why: &RegistryError) {
-        self.met(match why {
+    fn count_refusal(&mut self, why: &RegistryError) {
+        self.count_branch(match why {
             RegistryError::DuplicateName { .. } => "refused: the name is taken",
             RegistryError::SessionHeld { .. } => "refused: the session is held",
-            RegistryError::WriteConflict { .. } => "refused: somebody writes there",
-            RegistryError::NotWithin { .. } => "refused: more than the lender has",
+            RegistryError::WriteConflict { .. } => "refused: write conflict",
+            RegistryError::NotWithin { .. } => "refused: exceeds the lender's scope",
             RegistryError::TooDeep { .. } => "refused: too deep",
             RegistryError::TooMany { .. } => "refused: too many",
-            RegistryError::BadTicket { .. } => "refused: the ticket has run out",
-            RegistryError::NeedsTicket { .. } => "refused: an ancestor lives",
+            RegistryError::BadTicket { .. } => "refused: the ticket has expired",
+            RegistryError::NeedsTicket { .. } => "refused: an ancestor is running",
             _ => "refused: otherwise",
         });
     }
 
-    fn process_of(&self, session: SessionId) -> Option<Key> {
+    fn find_process(&self, session: SessionId) -> Option<Key> {
         self.processes.iter().find(|(_, process)| process.session == session).map(|(key, _)| *key)
     }
 
-    fn parent_of(&self, session: SessionId) -> Option<SessionId> {
+    fn parent_session(&self, session: SessionId) -> Option<SessionId> {
         match self.sessions.get(&session)?.entries().first().map(|entry| &entry.kind) {
             Some(Kind::SessionStart(e)) => e.parent.as_ref().map(|parent| parent.session),
             _ => None,
         }
     }
 
-    fn ancestors(&self, session: SessionId) -> Vec<SessionId> {
-        std::iter::successors(self.parent_of(session), |above| self.parent_of(*above)).collect()
+    fn ancestors_of(&self, session: SessionId) -> Vec<SessionId> {
+        std::iter::successors(self.parent_session(session), |above| self.parent_session(*above)).collect()
     }
 
-    fn is_root(&self, session: SessionId) -> bool {
-        self.parent_of(session).is_none()
+    fn is_root_session(&self, session: SessionId) -> bool {
+        self.parent_session(session).is_none()
     }
 
-    fn scope_of(&self, session: SessionId) -> Scope {
+    fn session_scope(&self, session: SessionId) -> Scope {
         match self.sessions.get(&session).and_then(|log| log.entries().first()).map(|entry| &entry.kind) {
             Some(Kind::SessionStart(e)) => e.scope.clone(),
             _ => Scope::default(),
         }
     }
 
-    fn name_of(&self, session: SessionId) -> PodName {
+    fn session_name(&self, session: SessionId) -> PodName {
         match self.sessions.get(&session).and_then(|log| log.entries().first()).map(|entry| &entry.kind) {
             Some(Kind::SessionStart(e)) => e.name.clone(),
-            _ => PodName::from_any("nobody"),
+            _ => PodName::from_text("nobody"),
         }
     }
 }

@@ -1,5 +1,5 @@
-# A child's part is taken out of the parent's; what it did not spend comes back, and is taken again when it is woken.
-kills differ: a request that was cut off counts as what it had reserved
+# A child's budget is part of its parent's; the unspent part returns and is reserved again when the child restarts.
+kills differ: an interrupted request counts with its reservation
 with budget {"tokens":20000}
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a","tokens":9000}

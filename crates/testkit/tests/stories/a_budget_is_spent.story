@@ -1,5 +1,5 @@
-# What does not fit is not asked: the run ends, the queue is held, and the next run is refused.
-kills differ: a request that was cut off counts as what it had reserved
+# A request that exceeds the budget is not sent: the run ends, the queue is held, and the next run is refused.
+kills differ: an interrupted request counts with its reservation
 with budget {"tokens":2100}
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a","tokens":1100}

@@ -1,4 +1,4 @@
-# A child's question ends a wait; who may not answer is told so.
+# A child's ask ends a wait; a parent that may not answer it gets an error.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > WaitPods {"names":["a"],"until":"all"}

@@ -1,4 +1,4 @@
-# A child that dies is a note to its parent's agent; a message wakes it again.
+# A crashed child causes a note in its parent's inbox; a message restarts it.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > I wait.

@@ -1,5 +1,5 @@
 with expires 60
-kills differ: a call whose answer was lost is made again by its client
+kills differ: a client repeats a call whose reply was lost
 person > call Sh {"command":"ls"}
 asks: 1
 clock + 61 s

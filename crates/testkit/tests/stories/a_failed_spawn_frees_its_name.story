@@ -1,4 +1,4 @@
-# What was done for a child that does not start is undone, and its name is free again.
+# A failed start of a child is undone, and its name is free again.
 user > divide the work
 model > SpawnPod {"name":"unlucky","write":"/project/a"}
 log … tool_dispatch(SpawnPod) child(unlucky) child_end(failed_to_start) tool_result(failed)

@@ -1,4 +1,4 @@
-# No rule would help where a hook asks: the grant is for the call as it is.
+# A rule cannot answer a hook's ask: the grant covers exactly this call.
 with hooks
 hook Sh > ask are you sure
 user > push twice

@@ -1,5 +1,5 @@
 with hooks
-kills differ: a call whose answer was lost is made again by its client
+kills differ: a client repeats a call whose reply was lost
 hook Note > ask really
 person > call Note {"line":"milk"}
 asks: 1

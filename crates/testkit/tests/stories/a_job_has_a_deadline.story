@@ -1,5 +1,5 @@
-# The deadline ends whatever goes on; a job that waits then has failed, too.
-kills differ: words that were not whole are gone with a process that dies when the time is over: the next one ends the job
+# The deadline ends the run; a waiting job fails too.
+kills differ: partial text is lost with a process that dies at the deadline; the next one ends the job
 with mandate {"objective":"tidy up","deadline":1800000060}
 model > begin Tid
 job: running

@@ -1,4 +1,4 @@
-# A crash is a pause nobody asked for: the job goes on by itself and uses up no retry.
+# A crash acts like a pause: the job continues automatically and uses no retry.
 with mandate {"objective":"tidy up","retry":{"max":1}}
 model > begin Tid
 crash

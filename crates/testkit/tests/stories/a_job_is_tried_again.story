@@ -1,5 +1,5 @@
-# An error that may pass is tried again when the time that the provider asks for is over, as often as the mandate says, and
-# no more.
+# A temporary error is retried after the wait that the provider requests, at most as often as the
+# mandate allows.
 with mandate {"objective":"tidy up","retry":{"max":2,"base_ms":4000,"jitter":false}}
 model > fails for 7200 s busy
 job: waiting after 0

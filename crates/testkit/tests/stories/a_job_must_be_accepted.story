@@ -1,4 +1,4 @@
-# A finished run is looked at by the acceptance command; what it says against it is the next attempt's input.
+# The acceptance command checks a finished run; its output is the input of the next attempt.
 with mandate {"objective":"make it","acceptance":"test /project/made","retry":{"max":3,"base_ms":1000,"jitter":false}}
 model > Made, I think.
 log … run_completed(finished) tool_dispatch tool_result(done) queued_input state

@@ -1,4 +1,4 @@
-# A session with an objective is a job: it runs by itself, and its end is the job's.
+# A session with an objective is a job: it runs automatically, and the end of the run is the end of the job.
 with mandate {"objective":"tidy up"}
 job: running
 model > Tidied.

@@ -1,4 +1,4 @@
-# What cannot work is not tried again.
+# A permanent error is not retried.
 with mandate {"objective":"tidy up","retry":{"max":5}}
 model > fails for good no such model
 job: failed after 0

@@ -1,4 +1,4 @@
-# The acceptance command has the last word, and retries are counted.
+# The acceptance command decides, and retries are counted.
 with mandate {"objective":"make it","acceptance":"test /project/made","retry":{"max":1,"base_ms":1000,"jitter":false}}
 model > Made.
 clock + 1 s

@@ -1,5 +1,5 @@
-# `restart: never` leaves an interrupted job to people.
-kills differ: every kill interrupts the job, and then only a person goes on with it
+# With `restart: never` a person must resume an interrupted job.
+kills differ: every kill interrupts the job, and then only a person resumes it
 with mandate {"objective":"tidy up","restart":"never"}
 model > begin Tid
 crash

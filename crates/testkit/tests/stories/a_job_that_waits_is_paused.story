@@ -1,5 +1,5 @@
 # A job that waits for its next attempt can be paused, resumed and cancelled although no run is open.
-kills differ: a wait that was over when the process came back is not waited for again
+kills differ: a wait that was over when the process came back is not repeated
 with mandate {"objective":"tidy up","retry":{"max":3,"base_ms":4000,"jitter":false}}
 model > fails for 7200 s busy
 job: waiting

@@ -1,4 +1,4 @@
-# A job that cannot run is paused with the reason, not tried for ever.
+# A job that cannot run is paused with the reason and not retried forever.
 with mandate {"objective":"tidy up"}
 with model none
 job: paused

@@ -1,4 +1,4 @@
-# While a loan is out the parent cannot write there; when the child is gone it can.
+# The parent cannot write a lent scope; after the child has ended it can.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > Put {"path":"/project/a/x","content":"1"}

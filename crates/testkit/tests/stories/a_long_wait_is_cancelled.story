@@ -1,5 +1,5 @@
-# Nobody has to wait: a cancel ends it, also after a crash.
-kills differ: a run that was cut by a kill is abandoned by the cancel, not rolled back
+# A cancel ends the wait, even after a crash.
+kills differ: a cancel abandons a killed run instead of rolling it back
 user > tell me
 model > fails for 300 s come back later
 crash

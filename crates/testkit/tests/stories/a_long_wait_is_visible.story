@@ -1,4 +1,4 @@
-# A provider that wants to be left alone for minutes: the run waits, and says so.
+# The provider requests a wait of minutes: the run shows that it waits.
 user > tell me
 model > fails for 300 s come back later
 activity: time

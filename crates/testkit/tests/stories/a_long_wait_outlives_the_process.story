@@ -1,4 +1,4 @@
-# What waited goes on waiting after a crash, and goes on by itself when the time has come.
+# A waiting run continues to wait after a crash and resumes automatically at the time.
 user > tell me
 model > fails for 300 s come back later
 waits on time

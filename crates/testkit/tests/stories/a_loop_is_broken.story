@@ -1,5 +1,5 @@
-# The same call that fails again and again is told of, and ends the run.
-kills differ: failures are counted in one life
+# The same call fails repeatedly: the model is warned, then the run ends.
+kills differ: failures are counted per process
 user > read it
 model > Read {"path":"/project/none"}
 model > Read {"path":"/project/none"}

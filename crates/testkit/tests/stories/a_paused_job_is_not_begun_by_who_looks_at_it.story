@@ -1,4 +1,4 @@
-# What a paused job is to hear next stays in the queue when somebody wakes its pod to look at it.
+# The next input of a paused job stays queued when its pod is started for inspection.
 with mandate {"objective":"make it","acceptance":"test /project/made","retry":{"max":3,"base_ms":4000,"jitter":false}}
 model > Made, I think.
 job: waiting after 0

@@ -1,4 +1,4 @@
-# A pod that may answer answers what it could do itself without asking.
+# A pod with the permission answers asks about actions that it could do without asking.
 with may_answer
 with posture ask
 user > divide the work

@@ -1,5 +1,5 @@
 with expires 60
-kills differ: a question asked again has more time
+kills differ: a repeated ask has more time
 user > clean up
 model > Sh {"command":"rm -r build"}
 clock + 59 s
@@ -11,5 +11,5 @@ ran Sh 0
 person > answer_again
 reply < refused conflict
 model > Left as it was.
-context: user clean up / call Sh / …nobody answered in time / assistant Left as it was.
+context: user clean up / call Sh / …no answer arrived in time / assistant Left as it was.
 pod is idle

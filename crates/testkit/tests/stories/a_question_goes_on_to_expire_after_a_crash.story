@@ -1,5 +1,5 @@
 with expires 60
-kills differ: a question asked again has more time
+kills differ: a repeated ask has more time
 user > clean up
 model > Sh {"command":"rm -r build"}
 clock + 30 s

@@ -1,5 +1,5 @@
 with hooks
-kills differ: hooks may have said something else when it was asked again
+kills differ: the hooks' reply may have changed before the repeated request
 hook Sh > rewrite {"command":"make -n"}
 user > build
 model > Sh {"command":"make"}
@@ -8,7 +8,7 @@ person > approve
 ran Sh 1
 model > Sh {"command":"make"}
 asks: 1
-# Hooks rewrite it in another way now: the answer was not given for that.
+# Hooks now rewrite the call differently, so the answer does not apply.
 hook Sh > rewrite {"command":"make -q"}
 person > approve
 asks: 1

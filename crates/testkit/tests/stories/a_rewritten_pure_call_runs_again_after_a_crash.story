@@ -1,5 +1,5 @@
 with hooks
-kills differ: it may have been read before or after
+kills differ: the read may have happened before or after
 hook Read > rewrite {"path":"/project/b"}
 edit > /project/b bee
 user > read it

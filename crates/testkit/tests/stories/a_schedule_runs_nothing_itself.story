@@ -1,4 +1,4 @@
-# A job with a schedule makes others: its own pod, if somebody wakes one, neither fires nor ends it.
+# A job with a schedule creates other jobs: its own pod neither fires nor ends it.
 with mandate {"objective":"tidy up","schedule":{"every_s":60}}
 job: waiting
 clock + 600 s

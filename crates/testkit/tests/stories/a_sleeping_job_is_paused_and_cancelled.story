@@ -1,4 +1,4 @@
-# A visitor pauses and cancels a job on which no pod lives.
+# An offline edit pauses and cancels a job without a running pod.
 with mandate {"objective":"tidy up","retry":{"max":3,"base_ms":4000,"jitter":false}}
 model > fails for 7200 s busy
 job: waiting

@@ -1,4 +1,4 @@
-# SpawnPod with `wait` ends with the child's run, and gives its last text.
+# SpawnPod with `wait` ends with the child's run and returns its last text.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a","wait":1}
 activity: child

@@ -1,4 +1,4 @@
-# A pod that stops waits a little for its parent; what does not arrive stays and arrives in the next life.
+# A stopping pod waits briefly for its parent; unsent reports arrive after its next start.
 with parent
 with task clean up
 parent away

@@ -1,4 +1,4 @@
-# A wait ends when its time is over, or when somebody says something.
+# A wait ends after its timeout or with a message.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > WaitPods {"names":["a"],"timeout_s":60}

@@ -1,4 +1,4 @@
-# After a restart a wait goes on for the rest of its time.
+# After a restart a wait continues for the remaining time.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > WaitPods {"names":["a"],"timeout_s":100}

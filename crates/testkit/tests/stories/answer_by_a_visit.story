@@ -1,4 +1,4 @@
-# Nobody has to be alive to be answered.
+# An ask can be answered while no pod runs.
 user > clean up
 model > Sh {"command":"rm -r build"}
 signal

@@ -8,7 +8,7 @@ log … answer(approved_for_session) grant tool_dispatch(Sh) tool_result(done)
 grants: 1
 verdict: answer
 model > Sh {"command":"cargo test"}
-# What the shown rule covers is not asked about any more, something else is.
+# The shown rule covers this call, but not another one.
 asks: 0
 ran Sh 2
 verdict: grant

@@ -1,4 +1,4 @@
-# The first thing that is wrong answers, and nothing has happened.
+# The first error is returned, and nothing has happened.
 with depth 1
 user > divide the work
 model > SpawnPod {"name":"story","write":"project"}

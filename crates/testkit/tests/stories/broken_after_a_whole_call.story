@@ -1,4 +1,4 @@
-# A call that was whole before the break is made.
+# A call that was complete before the break runs.
 user > note it
 model > Note {"line":"whole"}
 model > begin Note {"line":"ha

@@ -1,4 +1,4 @@
-# A thought that was whole stays, as every whole block does; the call after it is dropped.
+# A complete thinking block stays; the incomplete call after it is dropped.
 user > note it
 model > think: milk, then
 model > begin Note {"line":"mi

@@ -1,5 +1,5 @@
-# The fourth break in one turn ends the run, and says why; each of the four requests counts for the budget.
-kills differ: a request that the death cut off counts for the budget as well
+# The fourth break in one turn ends the run with the reason; each of the four requests counts for the budget.
+kills differ: a request that the crash cut off also counts for the budget
 with budget {"turns":4}
 user > tell me
 model > begin think: one

@@ -1,4 +1,4 @@
-# An unfinished call is dropped: it never runs.
+# An incomplete call is dropped and never runs.
 user > note it
 model > Let me see.
 model > begin Note {"line":"mi

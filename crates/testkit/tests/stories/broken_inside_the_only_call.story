@@ -1,4 +1,4 @@
-# The only call of a reply breaks off: it never runs, and the run goes on.
+# The only call of a reply breaks off: it never runs, and the run continues.
 user > note it
 model > begin Note {"line":"mi
 model > fails busy overloaded

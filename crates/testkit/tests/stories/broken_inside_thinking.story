@@ -1,4 +1,4 @@
-# Begun thinking is dropped, and the model is asked anew; nothing is put into its mouth.
+# Partial thinking is dropped, and the request is repeated without it.
 user > tell me
 model > begin think: the user wants
 model > cut

@@ -1,4 +1,4 @@
-# The text that had come is kept, and the model is asked to go on.
+# The partial text is kept, and the model continues it.
 user > tell me
 model > begin Once upon
 model > cut

@@ -1,4 +1,4 @@
-# Three breaks in one turn are made good, of whatever kind they are.
+# Up to three breaks of any kind in one turn are repaired.
 user > tell me
 model > begin think: one
 model > cut

@@ -1,4 +1,4 @@
-# A request that brings nothing is made again, with longer and longer waits; then the run fails.
+# A request without output is repeated with increasing waits; then the run fails.
 user > tell me
 model > cut
 clock + 120 s

@@ -1,4 +1,4 @@
-# Busy is not broken: the same request again, after a wait.
+# The provider is busy: the same request is repeated after a wait.
 user > tell me
 model > fails busy come back later
 pod is running

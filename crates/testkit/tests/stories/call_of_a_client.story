@@ -1,5 +1,5 @@
-# A client's call goes through the same gate and is not history.
-kills differ: a call whose answer was lost is made again by its client
+# A client's call passes the same gate and is not part of the history.
+kills differ: a client repeats a call whose reply was lost
 person > call Note {"line":"mine"}
 reply < call
 log: tool_dispatch(Note) tool_result(done)

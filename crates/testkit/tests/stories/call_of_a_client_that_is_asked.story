@@ -1,4 +1,4 @@
-kills differ: a call whose answer was lost is made again by its client
+kills differ: a client repeats a call whose reply was lost
 person > call Sh {"command":"ls"}
 reply < call
 asks: 1

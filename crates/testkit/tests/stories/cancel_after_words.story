@@ -1,4 +1,4 @@
-kills differ: words that a crash lost are not kept by a later cancel
+kills differ: a later cancel does not keep text that a crash has lost
 user > tell me
 model > begin Once upon
 person > cancel

@@ -1,5 +1,5 @@
 # The input leaves the context and returns to the composer.
-kills differ: a cancel that comes after a crash abandons instead of rolling back
+kills differ: a cancel after a crash abandons the run instead of rolling back
 user > oh no
 person > cancel
 reply < ok

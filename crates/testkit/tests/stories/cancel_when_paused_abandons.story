@@ -1,4 +1,4 @@
-kills differ: a kill before the cancel leaves what was being said
+kills differ: a kill before the cancel leaves the partial text
 user > tell me
 model > begin Once upon
 person > pause

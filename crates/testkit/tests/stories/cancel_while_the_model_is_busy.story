@@ -1,4 +1,4 @@
-kills differ: a cancel that comes after a crash abandons instead of rolling back
+kills differ: a cancel after a crash abandons the run instead of rolling back
 user > tell me
 model > fails busy come back later
 person > cancel

@@ -1,5 +1,5 @@
-# What children did while their parent was dead is heard once when it is back.
-kills differ: reports that were heard before a kill are shown together
+# Reports sent while the parent was dead arrive once after its restart.
+kills differ: reports received before a kill are shown together
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > SpawnPod {"name":"b","write":"/project/b"}

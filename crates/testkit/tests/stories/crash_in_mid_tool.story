@@ -1,4 +1,4 @@
-# A once call that was started is lost: told to the model, never run again.
+# A started once call is lost after a crash: the model gets this result, and the call never runs again.
 user > note it
 tools hold
 model > Note {"line":"milk"}

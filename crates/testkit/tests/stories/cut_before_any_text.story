@@ -1,4 +1,4 @@
-# All output went into thinking: a limit was reached, and nothing was answered.
+# All output went into thinking: a limit was reached without an answer.
 user > tell me
 model > think: let me see, this may take a while
 model > stop max_tokens

@@ -1,4 +1,4 @@
-kills differ: a dequeue whose answer was lost finds nothing the second time
+kills differ: a repeated dequeue finds nothing
 user > one
 user queue > two
 person > dequeue two

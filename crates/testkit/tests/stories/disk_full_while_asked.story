@@ -1,4 +1,4 @@
-# When the log cannot be written, no question stays that nobody can answer.
+# When the log cannot be written, no ask stays open that cannot be answered.
 kills differ: the run ends where the disk was full
 user > clean up
 model > Sh {"command":"rm -r build"}

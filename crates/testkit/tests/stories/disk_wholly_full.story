@@ -1,4 +1,4 @@
-# Not even the ballast helps: the run ends when there is space again.
+# Even the ballast does not help: the run ends when there is space again.
 kills differ: the run ends where the disk was full
 user > tell me
 disk wholly full

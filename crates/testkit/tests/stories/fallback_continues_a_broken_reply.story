@@ -1,4 +1,4 @@
-# What the first model said stays; the next one goes on from there.
+# The first model's text stays; the next model continues it.
 with fallback 1
 user > tell me
 model > Once upon

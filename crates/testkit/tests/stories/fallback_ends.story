@@ -1,4 +1,4 @@
-# When all have failed the run has failed, once.
+# When all models have failed, the run fails once.
 with fallback 1
 user > tell me
 model > fails for good no such key

@@ -1,4 +1,4 @@
-# The next model is asked, for the rest of the run; the run after it begins with the first one again.
+# The next model replies for the rest of the run; the next run starts with the first model again.
 with fallback 2
 user > tell me
 model > fails for good no such key

@@ -1,4 +1,4 @@
-# A reply of which the provider's filter let nothing through.
+# The provider's filter removed the whole reply.
 with fallback 1
 user > tell me how
 model > stop content_filter

@@ -6,7 +6,7 @@ asks: 0
 activity: tool
 person > pause
 pod is paused
-# The answer comes too late for the question that was asked before the pause.
+# The reply is too late for the request before the pause.
 hook Sh > deny too late
 ran Sh 0
 pod is paused

@@ -1,5 +1,5 @@
 with hooks
-kills differ: a run that was interrupted is asked about anew
+kills differ: hooks are asked again after an interruption
 hook stop > hang
 user > hello
 model > Hi.

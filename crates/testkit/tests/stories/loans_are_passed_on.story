@@ -1,4 +1,4 @@
-# Every ancestor learns of a loan below it.
+# Every ancestor receives a report of a loan below it.
 with parent
 with task divide
 model > SpawnPod {"name":"a","write":"/project/a"}

@@ -1,4 +1,4 @@
-# Two notes write the same file: the second starts when the first has ended.
+# Two notes write the same file: the second starts after the first has ended.
 user > two notes
 tools hold
 model > Note {"line":"a"}

@@ -1,4 +1,4 @@
-# What the model has said so far stays, and `resume` goes on with it.
+# The partial text stays, and `resume` continues it.
 user > tell me
 model > begin Once upon
 in flight: text Once upon

@@ -1,4 +1,4 @@
-# A person says something, the model answers, the run ends.
+# A user sends an input, the model answers, the run ends.
 user > hello
 reply < run
 activity: model

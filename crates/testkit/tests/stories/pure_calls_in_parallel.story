@@ -1,4 +1,4 @@
-# Two reads do not conflict, so they run side by side.
+# Two reads do not conflict, so they run concurrently.
 user > compare
 model > Put {"path":"/project/a","content":"1"}
 model > Put {"path":"/project/b","content":"2"}

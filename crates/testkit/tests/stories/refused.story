@@ -1,4 +1,4 @@
-# A refusal is an outcome with its own code, never the silent success of a run.
+# A refusal has its own error code and never ends a run successfully.
 user > tell me how
 model > I will not
 model > stop refusal

@@ -1,4 +1,4 @@
-# A provider that does not take the content of a request: no other model is asked.
+# The provider refuses the content of a request: no other model is tried.
 with fallback 1
 user > tell me how
 model > fails refused flagged by the content policy

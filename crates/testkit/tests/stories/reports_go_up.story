@@ -1,4 +1,4 @@
-# Who opened a run decides whether its end is told, in order and once.
+# The trigger of a run decides whether its end is reported, in order and once.
 with parent
 with task clean up
 model > Done.

@@ -1,4 +1,4 @@
-kills differ: a rewind whose answer was lost finds its target gone the second time
+kills differ: a repeated rewind does not find its target
 user > one
 model > First.
 user > two

@@ -1,5 +1,5 @@
-# Notes that were drained in a run that is rolled back are notes again.
-kills differ: a cancel that comes after a crash abandons instead of rolling back
+# A rollback returns the notes that its run had drained.
+kills differ: a cancel after a crash abandons the run instead of rolling back
 notify quiet > by the way
 user > oh no
 notes: 0

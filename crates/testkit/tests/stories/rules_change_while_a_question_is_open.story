@@ -1,10 +1,10 @@
-kills differ: rules may hold before the question or after
+kills differ: rules may change before the ask or after
 user > push
 model > Sh {"command":"git push"}
 asks: 1
 policy > deny git push
 log … config_changed(permissions.rules)
-# The question stays; the call is judged anew when it is answered, and a deny wins.
+# The ask stays open; the call is judged again after the answer, and a deny wins.
 asks: 1
 person > approve
 asks: 0
@@ -19,7 +19,7 @@ model > Pushed.
 pod is idle
 log … run_completed(finished)
 crash
-# The same rules again leave nothing in the log.
+# Unchanged rules are not logged again.
 log: opened(pod)
 policy > none
 log: config_changed(permissions.rules)

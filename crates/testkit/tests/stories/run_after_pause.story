@@ -1,4 +1,4 @@
-# The open call is closed with a synthetic result, because providers refuse orphan calls.
+# The open call gets a synthetic result, because providers refuse calls without results.
 user > read it
 tools hold
 model > Read {"path":"/project/none"}

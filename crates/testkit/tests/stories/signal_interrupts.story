@@ -1,4 +1,4 @@
-# A reboot costs no job: the run is interrupted and can be resumed.
+# A reboot loses no run: it is interrupted and can be resumed.
 user > note it
 tools hold
 model > Note {"line":"milk"}

@@ -1,4 +1,4 @@
-# A child is spawned, works beside its parent, and its report wakes it once.
+# A child is spawned and works concurrently; its report wakes its parent once.
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a","task":"do a"}
 log … tool_dispatch(SpawnPod) child(a) tool_result(done) llm_call

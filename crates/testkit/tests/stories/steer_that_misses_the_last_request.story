@@ -1,4 +1,4 @@
-kills differ: steering that waits when a run is resumed comes before the reply
+kills differ: pending steering comes before the reply of a resumed run
 user > tell me
 model > begin Once
 user steer > shorter

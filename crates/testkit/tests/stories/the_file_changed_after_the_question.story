@@ -1,5 +1,5 @@
 with hooks
-kills differ: the file may have been changed before the question
+kills differ: the file may change before the ask
 hook Put > ask because it matters
 user > write it
 model > Put {"path":"/project/x","content":"new"}
@@ -7,7 +7,7 @@ asks: 1
 verdict: none
 edit > /project/x theirs
 person > approve
-# What was approved is not what would happen now: it is asked anew.
+# The effect differs from the approved one: a new ask is opened.
 asks: 1
 ran Put 0
 person > approve

@@ -1,5 +1,5 @@
 with hooks
-kills differ: a call whose answer was lost is made again by its client
+kills differ: a client repeats a call whose reply was lost
 hook Put > ask because it matters
 person > call Put {"path":"/project/x","content":"new"}
 asks: 1

@@ -1,4 +1,4 @@
-# Without a word from the provider the waits are the mandate's own: each twice the one before, up to its cap.
+# Without a wait from the provider the mandate's waits apply: each twice the previous one, up to the cap.
 with mandate {"objective":"make it","acceptance":"test /project/made","retry":{"max":4,"base_ms":4000,"cap_ms":10000,"jitter":false}}
 model > Made.
 job: waiting after 0

@@ -1,5 +1,5 @@
-# When the time is over the run ends, whatever it waits for.
-kills differ: a run that was interrupted is not resumed when its time is over
+# The run ends when the time limit has passed, even while it waits.
+kills differ: an interrupted run is not resumed after its time limit
 with budget {"wall_s":100}
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}

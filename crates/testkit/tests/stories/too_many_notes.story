@@ -1,4 +1,4 @@
-kills differ: a note whose answer was lost is sent again
+kills differ: a note whose reply was lost is sent again
 with queue 2
 notify quiet > one
 notify quiet > two

@@ -1,4 +1,4 @@
-# A call is written down before it runs, and its result before the next request.
+# A call is logged before it runs, and its result before the next request.
 user > note it
 model > I will.
 model > Note {"line":"milk"}

@@ -1,5 +1,5 @@
 # Requests are counted over the session.
-kills differ: a request that was cut off counts as what it had reserved
+kills differ: an interrupted request counts with its reservation
 with budget {"turns":2}
 user > one
 model > One.

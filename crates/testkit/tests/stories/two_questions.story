@@ -1,5 +1,5 @@
-# The run goes on when the last of them is answered.
-kills differ: an answer whose reply was lost is given again, to the next question
+# The run continues after the last answer.
+kills differ: an answer without a reply is repeated, for the next ask
 user > both
 model > Sh {"command":"one"}
 model > Sh {"command":"two"}

@@ -1,4 +1,4 @@
-# The second run goes on from the context of the first.
+# The second run continues with the context of the first.
 user > one
 model > first
 user > two

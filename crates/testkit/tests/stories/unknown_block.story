@@ -1,4 +1,4 @@
-# A block of a kind that nobody knows is told, not kept.
+# A block of an unknown kind causes an alert and is not kept.
 user > tell me
 model > odd hologram a whale
 model > Here I am.

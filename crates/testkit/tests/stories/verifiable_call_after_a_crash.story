@@ -1,5 +1,5 @@
-# The file shows that the change was made: the result is `done` and it is not made again.
-kills differ: the word of the file replaces the word of the tool
+# The file shows the change: the result is `done`, and the call is not repeated.
+kills differ: the result of the file check replaces that of the tool
 user > write it
 tools hold
 model > Put {"path":"/project/x","content":"new"}

@@ -1,5 +1,5 @@
-# A wait costs nothing, ends with the event, and its report is not shown again.
-kills differ: a report that came while nobody lived is a note, not the end of a wait
+# A wait uses no requests, ends with the event, and its report is not shown again.
+kills differ: a report that arrived while no process ran is a note, not the end of a wait
 user > divide the work
 model > SpawnPod {"name":"a","write":"/project/a"}
 model > SpawnPod {"name":"b","write":"/project/b"}

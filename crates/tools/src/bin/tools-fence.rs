@@ -1,14 +1,14 @@
-//! The fence's helper, for this crate's own tests: a test's binary cannot be executed again as one.
+//! The sandbox helper for the tests of this crate, because a test binary cannot act as the helper.
 //!
-//! `minke` is its own helper and does not need this one.
+//! `minke` is its own helper and does not use this binary.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args_os().next() {
-        Some(name) if minke_exec::fence::is_helper(&name) => minke_exec::fence::helper_main(),
+        Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("tools-fence is started by a test, not by hand");
+            eprintln!("tools-fence is started by tests only");
             ExitCode::FAILURE
         }
     }

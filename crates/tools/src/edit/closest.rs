@@ -1,77 +1,77 @@
-//! Closest: which lines of a file an `old_string` that is not there was probably meant for. Bounded in time: one pass over
-//! the file, then a closer look at a few places.
+//! Finds the lines of a file that a missing `old_string` probably means. The time is limited: one pass over
+//! the file, then a comparison of a few places.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Lines that are shown around the best place.
+/// The maximum number of lines shown around the best place.
 const SHOWN_LINES: usize = 12;
-/// The longest line that is shown or compared.
+/// The maximum length of a line that is shown or compared.
 const LINE_CHARS: usize = 160;
-/// How long the file is looked through for a similar line.
-const TIME: Duration = Duration::from_millis(500);
-/// How many signs of a line are told apart when lines are compared; more only costs memory.
-const SIGNS: usize = 4_096;
-/// Less than this much in common is no help.
-const ENOUGH: f64 = 0.5;
+/// The time limit of the search for a similar line.
+const TIME_LIMIT: Duration = Duration::from_millis(500);
+/// The number of hash slots for character pairs; more slots only cost memory.
+const PAIR_SLOTS: usize = 4_096;
+/// The minimum similarity of a useful hint.
+const MIN_SIMILARITY: f64 = 0.5;
 
-/// Says that `old` is not in the text, and what is nearest.
-pub(super) fn describe(text: &str, old: &str) -> String {
+/// Returns an error text for a missing `old`, with the nearest lines.
+pub(super) fn describe_missing(text: &str, old: &str) -> String {
     let mut words = "`old_string` was not found".to_owned();
-    if let Some(hint) = hint(old) {
+    if let Some(hint) = mistake_hint(old) {
         words.push_str(hint);
         return words;
     }
     let lines: Vec<&str> = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
     let wanted: Vec<&str> = old.split('\n').map(str::trim).collect();
-    let Some(found) = by_same_lines(&lines, &wanted).or_else(|| by_similar_line(&lines, &wanted)) else {
-        words.push_str(", and nothing in the file is like it: Read the file and quote it exactly");
+    let Some(found) = find_same_lines(&lines, &wanted).or_else(|| find_similar_line(&lines, &wanted)) else {
+        words.push_str(", and nothing in the file is similar: Read the file and quote it exactly");
         return words;
     };
     words.push_str(&format!(
         "; the nearest lines are {} to {}. Quote them exactly as they are in the file:\n",
-        found.from + 1,
-        found.to
+        found.start + 1,
+        found.end
     ));
     for (index, line) in
-        lines.iter().enumerate().take(found.to.min(found.from + SHOWN_LINES)).skip(found.from)
+        lines.iter().enumerate().take(found.end.min(found.start + SHOWN_LINES)).skip(found.start)
     {
-        words.push_str(&format!("{:>6}\t{}\n", index + 1, cut(line)));
+        words.push_str(&format!("{:>6}\t{}\n", index + 1, cut_line(line)));
     }
-    if found.to > found.from + SHOWN_LINES {
-        words.push_str(&format!("[{} more lines]\n", found.to - found.from - SHOWN_LINES));
+    if found.end > found.start + SHOWN_LINES {
+        words.push_str(&format!("[{} more lines]\n", found.end - found.start - SHOWN_LINES));
     }
-    if let Some((number, has, wants)) = first_difference(&lines, &wanted, &found) {
+    if let Some((number, actual, wanted_line)) = first_difference(&lines, &wanted, &found) {
         words.push_str(&format!(
             "The first line that differs is {number}.\n  file:       {}\n  old_string: {}\n",
-            cut(has),
-            cut(wants)
+            cut_line(actual),
+            cut_line(wanted_line)
         ));
     }
     words
 }
 
-/// Lines of the file, from 0, the end not included.
-struct Place {
-    from: usize,
-    to: usize,
+/// Lines of the file, from 0, without the end.
+struct LineSpan {
+    start: usize,
+    end: usize,
 }
 
-/// A mistake that is known by sight.
-fn hint(old: &str) -> Option<&'static str> {
+/// Returns a hint for a typical mistake.
+fn mistake_hint(old: &str) -> Option<&'static str> {
     let numbered = |line: &str| {
         let rest = line.trim_start();
         let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         digits.len() < rest.len() && digits.starts_with('\t')
     };
     old.split('\n').filter(|line| !line.is_empty()).all(numbered).then_some(
-        ": it has the line numbers that Read puts before each line; leave them and the tab after them out",
+        ": it contains the line numbers that Read adds before each line; leave them and the tab after them out",
     )
 }
 
-/// The stretch that has most lines in common with what is wanted, compared without white space around them.
-fn by_same_lines(lines: &[&str], wanted: &[&str]) -> Option<Place> {
-    // Lines that are everywhere, such as a closing brace, say nothing.
+/// Returns the lines that have most lines in common with `wanted`, ignoring white space at the ends of lines.
+fn find_same_lines(lines: &[&str], wanted: &[&str]) -> Option<LineSpan> {
+    // Common lines such as a closing brace are not significant.
     let telling: HashSet<&str> = wanted
         .iter()
         .copied()
@@ -97,74 +97,81 @@ fn by_same_lines(lines: &[&str], wanted: &[&str]) -> Option<Place> {
         }
     }
     let (_, last) = best?;
-    // The window ends with a line that is wanted; where that line stands in `old_string` says where it begins.
+    // The window ends with a wanted line; its position in `old_string` determines the start.
     let position =
         wanted.iter().rposition(|want| lines.get(last).is_some_and(|line| line.trim() == *want))?;
-    let from = last.saturating_sub(position);
-    Some(Place { from, to: (from + wanted.len()).min(lines.len()) })
+    let start = last.saturating_sub(position);
+    Some(LineSpan { start, end: (start + wanted.len()).min(lines.len()) })
 }
 
-/// The line that is most like the most telling line of what is wanted.
-fn by_similar_line(lines: &[&str], wanted: &[&str]) -> Option<Place> {
+/// Returns the lines around the line that is most similar to the longest wanted line.
+fn find_similar_line(lines: &[&str], wanted: &[&str]) -> Option<LineSpan> {
     let (offset, telling) = wanted.iter().enumerate().max_by_key(|(_, line)| line.len())?;
-    let mut wanted_pairs = Pairs::of(telling);
-    let until = Instant::now() + TIME;
+    let mut wanted_pairs = BigramCounts::from_line(telling);
+    let until = Instant::now() + TIME_LIMIT;
     let mut best: Option<(f64, usize)> = None;
     for (index, line) in lines.iter().enumerate() {
         if index % 1_024 == 0 && Instant::now() > until {
             break;
         }
-        let likeness = wanted_pairs.likeness(line.trim());
-        if likeness > best.map_or(ENOUGH, |(best, _)| best) {
+        let likeness = wanted_pairs.similarity(line.trim());
+        if likeness > best.map_or(MIN_SIMILARITY, |(best, _)| best) {
             best = Some((likeness, index));
         }
     }
     let (_, index) = best?;
-    let from = index.saturating_sub(offset);
-    Some(Place { from, to: (from + wanted.len()).min(lines.len()) })
+    let start = index.saturating_sub(offset);
+    Some(LineSpan { start, end: (start + wanted.len()).min(lines.len()) })
 }
 
-/// How often each pair of neighbouring characters is in a line, and room to count those of another.
-struct Pairs {
-    has: Vec<u32>,
-    count: usize,
-    /// The round in which a pair was last seen, and how often since.
-    seen: Vec<(usize, u32)>,
+/// Counts the pairs of neighboring characters of a line, for comparison with other lines.
+struct BigramCounts {
+    counts: Vec<u32>,
+    total: usize,
+    /// For each pair: the last comparison that contained it, and its count there.
+    line_counts: Vec<(usize, u32)>,
     round: usize,
 }
 
-impl Pairs {
-    fn of(line: &str) -> Pairs {
-        let mut pairs = Pairs { has: vec![0; SIGNS], count: 0, seen: vec![(0, 0); SIGNS], round: 0 };
-        for sign in signs(line) {
-            if let Some(has) = pairs.has.get_mut(sign) {
-                *has += 1;
-                pairs.count += 1;
+impl BigramCounts {
+    fn from_line(line: &str) -> BigramCounts {
+        let mut pairs = BigramCounts {
+            counts: vec![0; PAIR_SLOTS],
+            total: 0,
+            line_counts: vec![(0, 0); PAIR_SLOTS],
+            round: 0,
+        };
+        for sign in bigrams(line) {
+            if let Some(actual) = pairs.counts.get_mut(sign) {
+                *actual += 1;
+                pairs.total += 1;
             }
         }
         pairs
     }
 
-    /// How much a line has in common with this one, from 0 to 1.
-    fn likeness(&mut self, line: &str) -> f64 {
+    /// Returns the similarity of a line to this one, from 0 to 1.
+    fn similarity(&mut self, line: &str) -> f64 {
         self.round += 1;
         let (mut common, mut count) = (0_usize, 0_usize);
-        for sign in signs(line) {
-            if let (Some(has), Some((round, times))) = (self.has.get(sign), self.seen.get_mut(sign)) {
+        for sign in bigrams(line) {
+            if let (Some(actual), Some((round, times))) =
+                (self.counts.get(sign), self.line_counts.get_mut(sign))
+            {
                 *times = if *round == self.round { *times + 1 } else { 1 };
                 *round = self.round;
-                common += usize::from(*times <= *has);
+                common += usize::from(*times <= *actual);
                 count += 1;
             }
         }
-        if count + self.count == 0 { 0.0 } else { 2.0 * common as f64 / (count + self.count) as f64 }
+        if count + self.total == 0 { 0.0 } else { 2.0 * common as f64 / (count + self.total) as f64 }
     }
 }
 
-fn signs(line: &str) -> impl Iterator<Item = usize> {
+fn bigrams(line: &str) -> impl Iterator<Item = usize> {
     let chars = line.chars().filter(|c| !c.is_whitespace()).take(LINE_CHARS);
     chars.scan('\0', |last, c| {
-        let pair = (*last as usize).wrapping_mul(31).wrapping_add(c as usize) % SIGNS;
+        let pair = (*last as usize).wrapping_mul(31).wrapping_add(c as usize) % PAIR_SLOTS;
         *last = c;
         Some(pair)
     })
@@ -173,14 +180,14 @@ fn signs(line: &str) -> impl Iterator<Item = usize> {
 fn first_difference<'a>(
     lines: &[&'a str],
     wanted: &[&'a str],
-    place: &Place,
+    place: &LineSpan,
 ) -> Option<(usize, &'a str, &'a str)> {
-    let file = lines.get(place.from..place.to)?;
-    let index = file.iter().zip(wanted).position(|(has, wants)| has.trim() != *wants)?;
-    Some((place.from + index + 1, file.get(index)?.trim(), wanted.get(index)?))
+    let file = lines.get(place.start..place.end)?;
+    let index = file.iter().zip(wanted).position(|(actual, wanted_line)| actual.trim() != *wanted_line)?;
+    Some((place.start + index + 1, file.get(index)?.trim(), wanted.get(index)?))
 }
 
-fn cut(line: &str) -> String {
+fn cut_line(line: &str) -> String {
     let mut short: String = line.chars().take(LINE_CHARS).collect();
     if short.len() < line.len() {
         short.push('…');
@@ -195,19 +202,19 @@ mod tests {
     #[test]
     fn the_nearest_place_is_named_with_the_line_that_differs() {
         let file: String = (1..=50).map(|n| format!("    let value_{n} = compute({n});\n")).collect();
-        let said = describe(
+        let message = describe_missing(
             &file,
             "    let value_20 = compute(20);\n    let value_21 = calculate(21);\n    let value_22 = compute(22);\n",
         );
-        assert!(said.contains("nearest lines are 20 to 23"), "{said}");
-        assert!(said.contains("first line that differs is 21"), "{said}");
-        assert!(said.contains("compute(21)") && said.contains("calculate(21)"), "{said}");
-        let said = describe(&file, "let valeu_33 = compute(33);");
+        assert!(message.contains("nearest lines are 20 to 23"), "{message}");
+        assert!(message.contains("first line that differs is 21"), "{message}");
+        assert!(message.contains("compute(21)") && message.contains("calculate(21)"), "{message}");
+        let said = describe_missing(&file, "let valeu_33 = compute(33);");
         assert!(said.contains("nearest lines are 33 to 33"), "{said}");
-        let said = describe(&file, "nothing of the sort, at all 99 %");
-        assert!(said.contains("nothing in the file is like it"), "{said}");
-        let said = describe(&file, "    20\tlet value_20 = compute(20);");
-        assert!(said.contains("line numbers"), "{said}");
+        let said = describe_missing(&file, "nothing of the sort, at all 99 %");
+        assert!(said.contains("nothing in the file is similar"), "{said}");
+        let message = describe_missing(&file, "    20\tlet value_20 = compute(20);");
+        assert!(message.contains("line numbers"), "{message}");
     }
 
     #[test]
@@ -215,8 +222,8 @@ mod tests {
         let file: String = (0..300_000).map(|n| format!("some line of text, number {n}\n")).collect();
         let start = Instant::now();
         let wish: String = (0..10_000).map(|n| format!("another liin of txt number{n}\n")).collect();
-        let said = describe(&file, &wish);
-        assert!(said.len() < 10_000);
+        let message = describe_missing(&file, &wish);
+        assert!(message.len() < 10_000);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 }

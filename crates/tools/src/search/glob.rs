@@ -1,9 +1,9 @@
-//! Glob: the files whose path matches a pattern, the newest first.
+//! Glob: the files whose path matches a pattern, newest first.
 //!
-//! Class pure. Like `rg --files` with a glob, except that the pattern chooses among what the ignore files leave and does
-//! not overrule them; and what begins with a dot is looked at only when a part of the pattern does.
-//! Invariants: the result is what `rg` lists (`what_is_listed_is_what_rg_lists`); at most `SHOWN` paths are kept, however
-//! many there are (`many_files_are_counted_and_the_newest_shown`).
+//! Class pure. Works like `rg --files` with a glob, except that the pattern does not override ignore files,
+//! and hidden files are listed only if a component of the pattern begins with a dot.
+//! Invariants: the result is the same as with `rg` (`what_is_listed_is_what_rg_lists`); at most `MAX_PATHS`
+//! paths are in memory (`many_files_are_counted_and_the_newest_shown`).
 
 use std::collections::BinaryHeap;
 use std::ffi::OsString;
@@ -12,65 +12,70 @@ use std::sync::Arc;
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::Types;
-use minke_files::{FileError, Files};
+use minke_files::{FileError, ScopedFiles};
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::walk::{Filter, Found, Stop, Tree, Visit};
-use super::{CONTENT_BYTES, ERROR_BYTES, REMARK_BYTES, number, reads, shown, stoppable, troubles, usable};
-use crate::arguments::{SHOWN_BYTES, absolute, output, parse, shorten, show};
+use super::walk::{FileVisitor, StopFlag, TreeWalk, WalkFilter, WalkedFile};
+use super::{
+    MAX_CONTENT_BYTES, MAX_ERROR_BYTES, RESERVED_REMARK_BYTES, check_pattern, count_noun, describe_problems,
+    read_action, relative_path, run_stoppable,
+};
+use crate::arguments::{MAX_ECHO_BYTES, absolute_path, display_path, keep_end, parse_arguments, tool_output};
 
-/// Paths in one result.
-const SHOWN: usize = 1_000;
+/// The maximum number of paths in a result.
+const MAX_PATHS: usize = 1_000;
 
-pub(super) struct Glob {
-    files: Arc<Files>,
+pub(super) struct GlobTool {
+    files: Arc<ScopedFiles>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct GlobArguments {
     pattern: String,
     path: Option<String>,
     include_ignored: Option<bool>,
 }
 
-/// A listing that can be made.
-struct Checked {
+/// The checked arguments of a call.
+struct GlobRequest {
     pattern: String,
     path: PathBuf,
     cwd: PathBuf,
     include_ignored: bool,
 }
 
-impl Checked {
-    fn parse(arguments: &str, place: &Place) -> Result<Checked, ToolError> {
-        let Arguments { pattern, path, include_ignored } = parse("Glob", arguments)?;
-        usable("pattern", &pattern)?;
-        let path = absolute("path", path.as_deref().unwrap_or("."), &place.cwd)?;
-        let pattern = below(&pattern, &path);
+impl GlobRequest {
+    fn from_arguments(arguments: &str, place: &ToolContext) -> Result<GlobRequest, ToolError> {
+        let GlobArguments { pattern, path, include_ignored } = parse_arguments("Glob", arguments)?;
+        check_pattern("pattern", &pattern)?;
+        let path = absolute_path("path", path.as_deref().unwrap_or("."), &place.cwd)?;
+        let pattern = relative_pattern(&pattern, &path);
         let include_ignored = include_ignored.unwrap_or(false);
-        let checked = Checked { pattern, path, cwd: place.cwd.clone(), include_ignored };
-        // A pattern that cannot be used is told before anything runs.
-        checked.globs()?;
+        let checked = GlobRequest { pattern, path, cwd: place.cwd.clone(), include_ignored };
+        // Report an invalid pattern before anything runs.
+        checked.build_override()?;
         Ok(checked)
     }
 
-    /// For paths as they are seen from the root.
-    fn globs(&self) -> Result<Override, ToolError> {
+    /// Returns the pattern for paths relative to the root.
+    fn build_override(&self) -> Result<Override, ToolError> {
         let invalid = |why: String| {
-            let (pattern, why) = (shorten(&self.pattern, SHOWN_BYTES), shorten(&why, ERROR_BYTES));
-            ToolError::Invalid(format!(
-                "`pattern` is `{pattern}`, which cannot be used: {why}; patterns look like `**/*.rs`, \
+            let (pattern, why) = (keep_end(&self.pattern, MAX_ECHO_BYTES), keep_end(&why, MAX_ERROR_BYTES));
+            ToolError::InvalidArguments(format!(
+                "`pattern` is `{pattern}`, which is not valid: {why}; patterns look like `**/*.rs`, \
                  `src/**/*.{{ts,tsx}}` or `Cargo.toml`"
             ))
         };
         if self.pattern.split('/').any(|part| part == "..") {
-            return Err(invalid("it climbs with `..`; give the directory as `path`".to_owned()));
+            return Err(invalid(
+                "it leaves the directory with `..`; give the directory as `path`".to_owned(),
+            ));
         }
-        // `!` and `#` mean something else at the beginning of a line of an ignore file.
+        // `!` and `#` have a special meaning at the start of a line of an ignore file.
         let escape = if self.pattern.starts_with(['!', '#']) { "\\" } else { "" };
         let mut builder = OverrideBuilder::new("");
         builder.add(&format!("{escape}{}", self.pattern)).map_err(|e| invalid(e.to_string()))?;
@@ -78,16 +83,16 @@ impl Checked {
     }
 }
 
-/// The pattern as it is meant below the root: one that spells out the root's own path is cut.
-fn below(pattern: &str, root: &Path) -> String {
+/// Returns the pattern relative to the root, without the root's own path.
+fn relative_pattern(pattern: &str, root: &Path) -> String {
     let root = root.to_string_lossy();
     let cut = pattern.strip_prefix(&*root).and_then(|rest| rest.strip_prefix('/'));
     let pattern = cut.filter(|rest| !rest.is_empty()).unwrap_or(pattern);
     pattern.strip_prefix("./").unwrap_or(pattern).to_owned()
 }
 
-/// Whether a part of the pattern begins with a dot.
-fn names_hidden(pattern: &str) -> bool {
+/// Returns whether a component of the pattern begins with a dot.
+fn matches_hidden(pattern: &str) -> bool {
     let mut begins = true;
     for c in pattern.chars() {
         if c == '.' && begins {
@@ -98,41 +103,42 @@ fn names_hidden(pattern: &str) -> bool {
     false
 }
 
-/// The directories that a path must begin with to match: the parts before the first that is not plain text.
-fn lead(pattern: &str) -> Vec<OsString> {
+/// Returns the directories that a matching path begins with: the components before the first one with a
+/// wildcard.
+fn literal_directories(pattern: &str) -> Vec<OsString> {
     let parts: Vec<&str> = pattern.trim_start_matches('/').split('/').collect();
     let dirs = parts.split_last().map_or(&[][..], |(_, dirs)| dirs);
     let plain = |part: &&&str| !part.is_empty() && !part.contains(['*', '?', '[', ']', '{', '}', '\\', ',']);
     dirs.iter().take_while(plain).map(OsString::from).collect()
 }
 
-impl Glob {
-    pub(super) fn new(files: Arc<Files>) -> Glob {
-        Glob { files }
+impl GlobTool {
+    pub(super) fn new(files: Arc<ScopedFiles>) -> GlobTool {
+        GlobTool { files }
     }
 }
 
-impl Tool for Glob {
+impl Tool for GlobTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Glob".into(),
             description: format!(
-                "Finds files by name, the newest first, at most {SHOWN}. `*.rs` matches at any depth, `src/*.rs` only \
+                "Finds files by name, the newest first, at most {MAX_PATHS}. `*.rs` matches at any depth, `src/*.rs` only \
                  directly in src, `src/**/*.rs` anywhere below it; `{{a,b}}`, `?` and `[ab]` work. Files that .gitignore, \
-                 .ignore or .rgignore leave out are not listed, nor hidden ones unless a part of the pattern begins with \
+                 .ignore or .rgignore exclude are not listed, nor hidden ones unless a part of the pattern begins with \
                  a dot (`.github/**`). To search in files use Grep."
             ),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "pattern": { "type": "string", "description": "What the path matches, seen from `path`." },
+                    "pattern": { "type": "string", "description": "The pattern for paths relative to `path`." },
                     "path": {
                         "type": "string",
                         "description": "The directory to look in. Default: the working directory.",
                     },
                     "include_ignored": {
                         "type": "boolean",
-                        "description": "Lists what ignore files leave out, too. Default: false.",
+                        "description": "Lists ignored files too. Default: false.",
                     },
                 },
                 "required": ["pattern"],
@@ -145,50 +151,55 @@ impl Tool for Glob {
         Class::Pure
     }
 
-    fn prepare(&self, arguments: &str, place: &Place) -> Result<Action, ToolError> {
-        Ok(reads(&Checked::parse(arguments, place)?.path))
+    fn prepare(&self, arguments: &str, place: &ToolContext) -> Result<Action, ToolError> {
+        Ok(read_action(&GlobRequest::from_arguments(arguments, place)?.path))
     }
 
-    fn run(&self, arguments: &str, call: &Call) -> Running {
+    fn execute(&self, arguments: &str, call: &ToolInvocation) -> ToolFuture {
         let files = self.files.clone();
-        match Checked::parse(arguments, &call.place) {
-            Ok(asked) => stoppable(move |stop| list(&files, &asked, stop)),
+        match GlobRequest::from_arguments(arguments, &call.context) {
+            Ok(request) => run_stoppable(move |stop| list_matches(&files, &request, stop)),
             Err(e) => Box::pin(std::future::ready(Err(e))),
         }
     }
 }
 
-fn list(files: &Arc<Files>, asked: &Checked, stop: Stop) -> Result<ToolOutput, ToolError> {
-    let root = files.open_dir(&asked.path).map_err(|e| refused(files, &asked.path, &e))?.path;
-    let globs = asked.globs()?;
-    let filter = Filter {
+fn list_matches(
+    files: &Arc<ScopedFiles>,
+    asked: &GlobRequest,
+    stop: StopFlag,
+) -> Result<ToolOutput, ToolError> {
+    let root = files.open_dir(&asked.path).map_err(|e| open_error(files, &asked.path, &e))?.path;
+    let globs = asked.build_override()?;
+    let filter = WalkFilter {
         globs: Override::empty(),
         types: Types::empty(),
         ignores: !asked.include_ignored,
-        hidden: names_hidden(&asked.pattern),
-        lead: lead(&asked.pattern),
+        hidden: matches_hidden(&asked.pattern),
+        literal_directories: literal_directories(&asked.pattern),
     };
-    let tree = Tree { files: files.clone(), root, filter, stop };
-    let walked = tree.walk(|| Newest { globs: &globs, kept: BinaryHeap::new(), total: 0, gone: 0 });
-    let (mut kept, mut total, mut gone) = (BinaryHeap::new(), 0, 0);
+    let tree = TreeWalk { files: files.clone(), root, filter, stop };
+    let walked =
+        tree.visit_all(|| NewestFiles { globs: &globs, files: BinaryHeap::new(), total: 0, vanished: 0 });
+    let (mut kept_files, mut total, mut vanished) = (BinaryHeap::new(), 0, 0);
     for newest in walked.visitors {
-        (total, gone) = (total + newest.total, gone + newest.gone);
-        newest.kept.into_iter().for_each(|file| keep(&mut kept, file));
+        (total, vanished) = (total + newest.total, vanished + newest.vanished);
+        newest.files.into_iter().for_each(|file| keep_newest(&mut kept_files, file));
     }
-    let troubles = troubles(gone, walked.unreadable, walked.unused_ignores);
-    let pattern = shorten(&asked.pattern, SHOWN_BYTES / 2);
-    if kept.is_empty() {
-        let hint = hint(asked);
-        return Ok(output(
-            format!("no file matches `{pattern}` in {}{hint}{troubles}", show(&asked.path)),
+    let problems = describe_problems(vanished, walked.unreadable, walked.unused_ignores);
+    let pattern = keep_end(&asked.pattern, MAX_ECHO_BYTES / 2);
+    if kept_files.is_empty() {
+        let hint = no_match_hint(asked);
+        return Ok(tool_output(
+            format!("no file matches `{pattern}` in {}{hint}{problems}", display_path(&asked.path)),
             None,
         ));
     }
     let mut content = String::new();
     let mut lines = 0;
-    for Aged { below, .. } in kept.into_sorted_vec() {
-        let line = shown(&asked.cwd, &asked.path.join(below));
-        if content.len() + line.len() + 1 > CONTENT_BYTES - REMARK_BYTES {
+    for AgedFile { below, .. } in kept_files.into_sorted_vec() {
+        let line = relative_path(&asked.cwd, &asked.path.join(below));
+        if content.len() + line.len() + 1 > MAX_CONTENT_BYTES - RESERVED_REMARK_BYTES {
             break;
         }
         content.push_str(&line);
@@ -200,75 +211,75 @@ fn list(files: &Arc<Files>, asked: &Checked, stop: Stop) -> Result<ToolOutput, T
     let mut summary = format!("{count} {files} `{pattern}`");
     if lines < total {
         content.push_str(&format!(
-            "[the {} of {total} are shown; for the others use a narrower pattern or a `path`]\n",
-            number(lines, "newest file", "newest files")
+            "[the {} of {total} are shown; use a narrower pattern or a `path` for the others]\n",
+            count_noun(lines, "newest file", "newest files")
         ));
         summary.push_str(&format!(", {total} in all"));
     }
-    Ok(output(summary + &troubles, Some(content)))
+    Ok(tool_output(summary + &problems, Some(content)))
 }
 
-fn refused(files: &Files, path: &Path, error: &FileError) -> ToolError {
-    if matches!(error, FileError::NotADirectory { .. }) && files.open(path).is_ok() {
-        return ToolError::Failed(format!(
+fn open_error(files: &ScopedFiles, path: &Path, error: &FileError) -> ToolError {
+    if matches!(error, FileError::NotADirectory { .. }) && files.open_file(path).is_ok() {
+        return ToolError::ExecutionFailed(format!(
             "cannot look in {}: it is a file; give the directory that it is in as `path`, or look into it with Grep or Read",
-            show(path)
+            display_path(path)
         ));
     }
-    ToolError::Failed(format!("cannot look in {error}"))
+    ToolError::ExecutionFailed(format!("cannot look in {error}"))
 }
 
-/// What may be wrong with a pattern that matches nothing.
-fn hint(asked: &Checked) -> &'static str {
-    let pattern = &asked.pattern;
+/// Returns a hint for a pattern that matches nothing.
+fn no_match_hint(request: &GlobRequest) -> &'static str {
+    let pattern = &request.pattern;
     if pattern.starts_with("~/") {
         "; `~` is not the home directory here: give the whole path of a directory as `path`"
     } else if pattern.starts_with('/') {
-        "; a pattern is seen from `path`, so give the directory there"
+        "; a pattern is relative to `path`, so give the directory there"
     } else if pattern.ends_with('/') {
         "; only files are listed: end it with `/**`"
-    } else if !asked.include_ignored {
-        "; ignored files are left out unless `include_ignored` is true"
+    } else if !request.include_ignored {
+        "; ignored files are omitted unless `include_ignored` is true"
     } else {
         ""
     }
 }
 
-/// A file by its age. The newest is the least, and of equally old ones the first by path.
+/// A file with its time. The newest is the smallest; files of the same time are ordered by path.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Aged {
+struct AgedFile {
     modified: std::cmp::Reverse<(i64, u64)>,
     below: PathBuf,
 }
 
-struct Newest<'a> {
+struct NewestFiles<'a> {
     globs: &'a Override,
-    kept: BinaryHeap<Aged>,
+    files: BinaryHeap<AgedFile>,
     total: u64,
-    /// Files that were there when their directory was listed and cannot be looked at.
-    gone: u64,
+    /// Files that could not be examined after their directory was listed.
+    vanished: u64,
 }
 
-impl Visit for Newest<'_> {
-    fn file(&mut self, found: &Found<'_>) {
-        let below = found.below();
+impl FileVisitor for NewestFiles<'_> {
+    fn visit_file(&mut self, found: &WalkedFile<'_>) {
+        let below = found.relative_path();
         if !self.globs.matched(&below, false).is_whitelist() {
             return;
         }
-        let Ok(stat) = found.stat() else {
-            self.gone += 1;
+        let Ok(stat) = found.file_stat() else {
+            self.vanished += 1;
             return;
         };
         self.total += 1;
         let modified = std::cmp::Reverse((stat.st_mtime, stat.st_mtime_nsec));
-        keep(&mut self.kept, Aged { modified, below });
+        keep_newest(&mut self.files, AgedFile { modified, below });
     }
 }
 
-fn keep(kept: &mut BinaryHeap<Aged>, file: Aged) {
-    kept.push(file);
-    if kept.len() > SHOWN {
-        kept.pop();
+fn keep_newest(kept_files: &mut BinaryHeap<AgedFile>, file: AgedFile) {
+    kept_files.push(file);
+    if kept_files.len() > MAX_PATHS {
+        kept_files.pop();
     }
 }
 
@@ -289,17 +300,17 @@ mod tests {
             ("{a,b}/c", &[]),
             ("a\\*/b", &[]),
         ] {
-            assert_eq!(lead(pattern), dirs, "{pattern}");
+            assert_eq!(literal_directories(pattern), dirs, "{pattern}");
         }
     }
 
     #[test]
     fn a_dot_counts_at_the_beginning_of_a_part() {
         for hidden in [".x", "a/.x/b", "**/.env*", "{a,.b}", "{.a,b}/c"] {
-            assert!(names_hidden(hidden), "{hidden}");
+            assert!(matches_hidden(hidden), "{hidden}");
         }
         for plain in ["*.rs", "a.b/c.d", "**/*.{a,b}", "x.", "a*.b"] {
-            assert!(!names_hidden(plain), "{plain}");
+            assert!(!matches_hidden(plain), "{plain}");
         }
     }
 }

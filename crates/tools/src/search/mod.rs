@@ -1,83 +1,83 @@
-//! Glob and Grep: which files there are, and what is in them.
+//! Glob and Grep: list files and search in them.
 //!
-//! Here: what the two share, from the place that is searched to the words about what was left out. Elsewhere: walking
-//! (`walk`), ignore rules (`ignores`), a search inside one file (`lines`), results that stay bounded (`keep`), files
-//! (`files`). Both do as ripgrep does; where they differ, the description of the option says so.
+//! This module has the common parts, from the root of a search to the notes about omitted files. Submodules:
+//! walking (`walk`), ignore rules (`ignore_rules`), the search in a file (`lines`), and limited results
+//! (`first_rows`). Both tools behave like ripgrep; descriptions of options mention the differences.
 
+mod file_listing;
+mod first_rows;
 mod glob;
 mod grep;
-mod ignores;
-mod keep;
+mod ignore_rules;
 mod lines;
-mod names;
 mod walk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minke_files::{FileError, Files};
+use minke_files::{FileError, ScopedFiles};
 use minke_record::Action;
-use minke_tool::{Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Tool, ToolError, ToolFuture, ToolOutput};
 
-use crate::arguments::off_the_loop;
-use walk::Stop;
+use crate::arguments::run_blocking;
+use walk::StopFlag;
 
-pub use names::{Listing, list_files};
+pub use file_listing::{FileListing, list_files};
 
-/// The most that one call puts into the context, the closing remark included.
-const CONTENT_BYTES: usize = 64 * 1024;
-/// Room for the remark about what was left out.
-const REMARK_BYTES: usize = 256;
-/// The longest pattern or glob: one that a person could have meant.
-const PATTERN_BYTES: usize = 16 * 1024;
+/// The maximum content of one result, including the closing remark.
+const MAX_CONTENT_BYTES: usize = 64 * 1024;
+/// Reserved for the remark about omitted rows.
+const RESERVED_REMARK_BYTES: usize = 256;
+/// The maximum length of a pattern or glob.
+const MAX_PATTERN_BYTES: usize = 16 * 1024;
 
-/// The most that is repeated of what is wrong with a pattern; the reason stands at its end.
-const ERROR_BYTES: usize = 1_500;
+/// The maximum length of an error about a pattern; the reason is at its end.
+const MAX_ERROR_BYTES: usize = 1_500;
 
-/// Glob and Grep over these files.
-pub fn search_tools(files: &Arc<Files>) -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(glob::Glob::new(files.clone())), Arc::new(grep::Grep::new(files.clone()))]
+/// Creates Glob and Grep over these files.
+pub fn search_tools(files: &Arc<ScopedFiles>) -> Vec<Arc<dyn Tool>> {
+    vec![Arc::new(glob::GlobTool::new(files.clone())), Arc::new(grep::GrepTool::new(files.clone()))]
 }
 
-/// An action that only reads what is at a path.
-fn reads(path: &Path) -> Action {
+/// Returns an action that only reads a path.
+fn read_action(path: &Path) -> Action {
     Action { reads: vec![path.to_string_lossy().into_owned()], ..Action::default() }
 }
 
-/// What a path argument leads to.
-enum Root {
-    /// A directory by its real path.
+/// The target of a path argument.
+enum SearchRoot {
+    /// A directory, by its real path.
     Tree(PathBuf),
     File(std::fs::File),
 }
 
-impl Root {
-    fn open(files: &Files, path: &Path) -> Result<Root, FileError> {
+impl SearchRoot {
+    fn open_root(files: &ScopedFiles, path: &Path) -> Result<SearchRoot, FileError> {
         match files.open_dir(path) {
-            Ok(opened) => Ok(Root::Tree(opened.path)),
-            Err(FileError::NotADirectory { .. }) => Ok(Root::File(files.open(path)?.file)),
+            Ok(opened) => Ok(SearchRoot::Tree(opened.path)),
+            Err(FileError::NotADirectory { .. }) => Ok(SearchRoot::File(files.open_file(path)?.file)),
             Err(e) => Err(e),
         }
     }
 }
 
-/// A pattern that can be looked at: there, not endless, without a zero byte.
-fn usable(key: &str, text: &str) -> Result<(), ToolError> {
+/// Checks that a pattern is not empty, not too long, and contains no zero byte.
+fn check_pattern(key: &str, text: &str) -> Result<(), ToolError> {
     let why = if text.is_empty() {
         "is empty".to_owned()
-    } else if text.len() > PATTERN_BYTES {
-        format!("has {} bytes, more than the {PATTERN_BYTES} that are taken", text.len())
+    } else if text.len() > MAX_PATTERN_BYTES {
+        format!("has {} bytes, but at most {MAX_PATTERN_BYTES} are allowed", text.len())
     } else if text.contains('\0') {
-        "holds a zero byte".to_owned()
+        "contains a zero byte".to_owned()
     } else {
         return Ok(());
     };
-    Err(ToolError::Invalid(format!("`{key}` {why}: give what to look for")))
+    Err(ToolError::InvalidArguments(format!("`{key}` {why}: give a pattern")))
 }
 
-/// A path as the results show it: from the working directory where it lies below it, and without characters that would
-/// break the line.
-fn shown(cwd: &Path, path: &Path) -> String {
+/// Returns a path for a result: relative to the working directory if it is below it, and with control
+/// characters escaped.
+fn relative_path(cwd: &Path, path: &Path) -> String {
     let path = path.strip_prefix(cwd).ok().filter(|path| !path.as_os_str().is_empty()).unwrap_or(path);
     let text = path.to_string_lossy();
     if !text.contains(char::is_control) {
@@ -87,13 +87,13 @@ fn shown(cwd: &Path, path: &Path) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// `1 file`, `2 files`.
-fn number(count: u64, one: &str, many: &str) -> String {
+/// Formats `1 file`, `2 files`.
+fn count_noun(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// What could not be looked at, in words for the end of a summary.
-fn troubles(files: u64, folders: u64, ignores: u64) -> String {
+/// Returns a note about files that could not be read, for the end of a summary.
+fn describe_problems(files: u64, folders: u64, ignores: u64) -> String {
     let mut text = String::new();
     for (count, one, many) in [
         (files, "file could not be read", "files could not be read"),
@@ -101,28 +101,30 @@ fn troubles(files: u64, folders: u64, ignores: u64) -> String {
         (ignores, "ignore file could not be used", "ignore files could not be used"),
     ] {
         if count > 0 {
-            text.push_str(&format!("; {}", number(count, one, many)));
+            text.push_str(&format!("; {}", count_noun(count, one, many)));
         }
     }
     text
 }
 
-/// Asks a search to stop when nobody waits for it any more: work off the loop cannot be taken back otherwise.
-struct Waiting(Stop);
+/// Cancels a search when its future is dropped, because blocking work cannot be aborted.
+struct StopOnDrop(StopFlag);
 
-impl Drop for Waiting {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.ask();
+        self.0.set();
     }
 }
 
-/// Runs a search that ends when the future is dropped.
-fn stoppable(work: impl FnOnce(Stop) -> Result<ToolOutput, ToolError> + Send + 'static) -> Running {
-    let stop = Stop::default();
-    let waiting = Waiting(stop.clone());
-    let running = off_the_loop(move || work(stop));
+/// Runs a search that ends when its future is dropped.
+fn run_stoppable(
+    work: impl FnOnce(StopFlag) -> Result<ToolOutput, ToolError> + Send + 'static,
+) -> ToolFuture {
+    let stop = StopFlag::default();
+    let stop_on_drop = StopOnDrop(stop.clone());
+    let running = run_blocking(move || work(stop));
     Box::pin(async move {
-        let _waiting = waiting;
+        let _waiting = stop_on_drop;
         running.await
     })
 }

@@ -1,11 +1,13 @@
-//! Walking a tree: every regular file that the ignore rules, the filters and the scope leave, found by several threads.
+//! Walks a tree with several threads and visits every regular file that ignore rules, filters and scope
+//! permit.
 //!
-//! Here: directories, opened one by one beneath the scope's grants and listed by descriptor, and the order of work.
-//! Elsewhere: the rules (`ignores`), what is done with a file (`glob`, `grep`). No path is resolved twice and no link is
-//! followed, so a directory that somebody swaps meanwhile leads nowhere; a file is opened by its name in a directory that
-//! is already open.
-//! Invariants: nothing outside the scope is listed or opened, whoever swaps directories and links meanwhile
-//! (`a_swapped_directory_shows_nothing_outside`); a search that nobody waits for ends (`a_dropped_search_ends_soon`).
+//! This module opens directories one by one below the grants of the scope, lists them by descriptor, and
+//! distributes the work. `ignore_rules` has the rules, `glob` and `grep` visit the files. No path is resolved
+//! twice and no link is followed, so a concurrently swapped directory has no effect; a file is opened by its
+//! name relative to an open directory.
+//! Invariants: nothing outside the scope is listed or opened, even if directories and links are swapped
+//! concurrently (`a_swapped_directory_shows_nothing_outside`); a cancelled search ends soon
+//! (`a_dropped_search_ends_soon`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,131 +20,132 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ignore::overrides::Override;
 use ignore::types::Types;
-use minke_files::Files;
+use minke_files::ScopedFiles;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
-use super::ignores::{Reader, Rules, Word};
+use super::ignore_rules::{IgnoreReader, IgnoreRules, IgnoreVerdict};
 
-/// More threads than this only wait for the disk and for each other.
-const THREADS: usize = 12;
-/// The files that a thread takes at once: many enough that taking is cheap, few enough that no thread is left alone.
-const PORTION: usize = 32;
-/// Portions that may wait; a thread that finds more files does the work itself, so that a directory of millions is never
-/// held in memory.
-const WAITING: usize = 256;
-/// Entries of a directory that are looked at together.
-const BATCH: usize = 1_024;
+/// The maximum number of threads; more only wait for the disk and for each other.
+const MAX_THREADS: usize = 12;
+/// The number of files per task: large enough to amortize the queue, small enough to keep all threads busy.
+const FILES_PER_TASK: usize = 32;
+/// The maximum number of queued tasks; beyond it a thread visits the files itself, so that a huge directory
+/// is never completely in memory.
+const MAX_QUEUED_TASKS: usize = 256;
+/// The number of directory entries per batch.
+const ENTRIES_PER_BATCH: usize = 1_024;
 
-/// Whether anybody still waits for the result.
+/// Tells a search to stop.
 #[derive(Clone, Default)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
-    pub(super) fn asked(&self) -> bool {
+impl StopFlag {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn ask(&self) {
+    pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Which entries are taken.
-pub(super) struct Filter {
-    /// Strongest: what these say of an entry holds, whatever the ignore rules say.
+/// Selects the visited entries.
+pub(super) struct WalkFilter {
+    /// Globs with the highest precedence: they override ignore rules.
     pub(super) globs: Override,
     pub(super) types: Types,
     pub(super) ignores: bool,
     pub(super) hidden: bool,
-    /// The names of the directories below the root that lead to anything at all; empty if all may.
-    pub(super) lead: Vec<OsString>,
+    /// The names of the directories that all matches are below, from the root; empty if there are none.
+    pub(super) literal_directories: Vec<OsString>,
 }
 
-/// A tree to be walked.
-pub(super) struct Tree {
-    pub(super) files: Arc<Files>,
-    /// The real path of its root, without links.
+/// A tree to walk.
+pub(super) struct TreeWalk {
+    pub(super) files: Arc<ScopedFiles>,
+    /// The real path of the root, without symbolic links.
     pub(super) root: PathBuf,
-    pub(super) filter: Filter,
-    pub(super) stop: Stop,
+    pub(super) filter: WalkFilter,
+    pub(super) stop: StopFlag,
 }
 
-/// Something that is done with every file. Each thread has its own.
-pub(super) trait Visit: Send {
-    fn file(&mut self, found: &Found<'_>);
+/// Visits each file. Each thread has its own visitor.
+pub(super) trait FileVisitor: Send {
+    fn visit_file(&mut self, found: &WalkedFile<'_>);
 }
 
-/// What a walk came to.
-pub(super) struct Walked<V> {
-    /// What visited the files, one for each thread.
+/// The result of a walk.
+pub(super) struct WalkOutcome<V> {
+    /// The visitors, one per thread.
     pub(super) visitors: Vec<V>,
-    /// Directories that could not be listed.
+    /// The number of directories that could not be listed.
     pub(super) unreadable: u64,
-    /// Ignore files that could not be used.
+    /// The number of ignore files that could not be used.
     pub(super) unused_ignores: u64,
 }
 
-/// A directory that is being looked at.
-pub(super) struct Folder {
+/// An open directory.
+pub(super) struct OpenFolder {
     descriptor: OwnedFd,
     path: PathBuf,
-    /// The same from the root of the walk.
-    pub(super) below: PathBuf,
+    /// The path relative to the root of the walk.
+    pub(super) relative_path: PathBuf,
 }
 
-/// A regular file that was found.
+/// A regular file of the walk.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
-    pub(super) folder: &'a Folder,
+pub(super) struct WalkedFile<'a> {
+    pub(super) folder: &'a OpenFolder,
     pub(super) name: &'a OsStr,
 }
 
-impl Found<'_> {
-    /// From the root of the walk.
-    pub(super) fn below(&self) -> PathBuf {
-        self.folder.below.join(self.name)
+impl WalkedFile<'_> {
+    /// Returns the path relative to the root of the walk.
+    pub(super) fn relative_path(&self) -> PathBuf {
+        self.folder.relative_path.join(self.name)
     }
 
-    /// Opens it for reading, if it still is a regular file. Never waits.
-    pub(super) fn open(&self) -> io::Result<File> {
+    /// Opens the file for reading, if it is still a regular file. Never blocks.
+    pub(super) fn open_file(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.folder.descriptor, self.name, flags, Mode::empty())?;
-        regular(&rustix::fs::fstat(&file)?)?;
+        check_regular(&rustix::fs::fstat(&file)?)?;
         Ok(File::from(file))
     }
 
-    /// What is known of it, if it still is a regular file.
-    pub(super) fn stat(&self) -> io::Result<Stat> {
+    /// Returns the metadata, if it is still a regular file.
+    pub(super) fn file_stat(&self) -> io::Result<Stat> {
         let found = rustix::fs::statat(&self.folder.descriptor, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        regular(&found)?;
+        check_regular(&found)?;
         Ok(found)
     }
 }
 
-fn regular(found: &Stat) -> io::Result<()> {
+fn check_regular(found: &Stat) -> io::Result<()> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(()),
         _ => Err(io::Error::other("it is no longer a regular file")),
     }
 }
 
-impl Tree {
-    /// Visits every file, in no order. `visitor` is asked for one visitor a thread.
-    pub(super) fn walk<V: Visit>(&self, visitor: impl Fn() -> V + Sync) -> Walked<V> {
-        let reader = Reader::new(self.files.clone());
-        let rules = if self.filter.ignores { reader.above(&self.root) } else { Arc::new(Rules::none()) };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
-        let root = Work::Folder { below: PathBuf::new(), rules };
-        let pool = Pool {
+impl TreeWalk {
+    /// Visits every file, unordered. Calls `visitor` once per thread.
+    pub(super) fn visit_all<V: FileVisitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkOutcome<V> {
+        let reader = IgnoreReader::new(self.files.clone());
+        let rules =
+            if self.filter.ignores { reader.rules_above(&self.root) } else { Arc::new(IgnoreRules::empty()) };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let root = WalkTask::Folder { relative_path: PathBuf::new(), rules };
+        let pool = WalkPool {
             tree: self,
             reader,
-            queue: Mutex::new(Queue { work: vec![root], busy: threads, waiting: 0 }),
-            more: Condvar::new(),
+            queue: Mutex::new(WalkQueue { tasks: vec![root], busy_threads: threads, waiting_threads: 0 }),
+            task_added: Condvar::new(),
             unreadable: AtomicU64::new(0),
         };
         let visitors = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| pool.work(visitor()))).collect();
-            let mut visitors = vec![pool.work(visitor())];
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| pool.run_worker(visitor()))).collect();
+            let mut visitors = vec![pool.run_worker(visitor())];
             for other in others {
                 match other.join() {
                     Ok(visitor) => visitors.push(visitor),
@@ -151,76 +154,77 @@ impl Tree {
             }
             visitors
         });
-        let (unreadable, unused_ignores) = (pool.unreadable.into_inner(), pool.reader.unused());
-        Walked { visitors, unreadable, unused_ignores }
+        let (unreadable, unused_ignores) = (pool.unreadable.into_inner(), pool.reader.unusable_count());
+        WalkOutcome { visitors, unreadable, unused_ignores }
     }
 
-    /// Whether an entry is taken: a file visited, a directory walked.
-    fn takes(&self, rules: &Rules, entry: &Entry, path: &Path, depth: usize) -> bool {
+    /// Returns whether a file is visited or a directory is walked.
+    fn accepts_entry(&self, rules: &IgnoreRules, entry: &FolderEntry, path: &Path, depth: usize) -> bool {
         let filter = &self.filter;
         let is_dir = entry.kind == FileType::Directory;
-        if is_dir && filter.lead.get(depth).is_some_and(|name| *name != entry.name) {
+        if is_dir && filter.literal_directories.get(depth).is_some_and(|name| *name != entry.name) {
             return false;
         }
-        match Word::from(filter.globs.matched(path, is_dir)) {
-            Word::Silent => {}
-            word => return word == Word::Kept,
+        match IgnoreVerdict::from(filter.globs.matched(path, is_dir)) {
+            IgnoreVerdict::NoMatch => {}
+            word => return word == IgnoreVerdict::Included,
         }
         let mut kept = false;
-        let ignored = if filter.ignores { rules.word(path, is_dir) } else { Word::Silent };
-        for word in [ignored, Word::from(filter.types.matched(path, is_dir))] {
+        let ignored = if filter.ignores { rules.verdict_for(path, is_dir) } else { IgnoreVerdict::NoMatch };
+        for word in [ignored, IgnoreVerdict::from(filter.types.matched(path, is_dir))] {
             match word {
-                Word::Silent => {}
-                Word::Ignored => return false,
-                Word::Kept => kept = true,
+                IgnoreVerdict::NoMatch => {}
+                IgnoreVerdict::Ignored => return false,
+                IgnoreVerdict::Included => kept = true,
             }
         }
         kept || filter.hidden || !entry.name.as_bytes().starts_with(b".")
     }
 }
 
-enum Work {
-    Folder { below: PathBuf, rules: Arc<Rules> },
-    Files { folder: Arc<Folder>, names: Vec<OsString> },
+enum WalkTask {
+    Folder { relative_path: PathBuf, rules: Arc<IgnoreRules> },
+    Files { folder: Arc<OpenFolder>, names: Vec<OsString> },
 }
 
-struct Queue {
-    /// The newest first, so that what waits grows with the depth of the tree and not with its size.
-    work: Vec<Work>,
-    /// Threads that may still find more.
-    busy: usize,
-    waiting: usize,
+struct WalkQueue {
+    /// The newest task is taken first, so that the queue grows with the depth of the tree and not with its
+    /// size.
+    tasks: Vec<WalkTask>,
+    /// The number of threads that may still add tasks.
+    busy_threads: usize,
+    waiting_threads: usize,
 }
 
-struct Pool<'t> {
-    tree: &'t Tree,
-    reader: Reader,
-    queue: Mutex<Queue>,
-    more: Condvar,
+struct WalkPool<'t> {
+    tree: &'t TreeWalk,
+    reader: IgnoreReader,
+    queue: Mutex<WalkQueue>,
+    task_added: Condvar,
     unreadable: AtomicU64,
 }
 
-/// Lets the others end, too, when a thread panics.
-struct Alarm<'p, 't>(&'p Pool<'t>);
+/// Wakes the other threads when a thread panics.
+struct PanicAlarm<'p, 't>(&'p WalkPool<'t>);
 
-impl Drop for Alarm<'_, '_> {
+impl Drop for PanicAlarm<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.tree.stop.ask();
-            self.0.more.notify_all();
+            self.0.tree.stop.set();
+            self.0.task_added.notify_all();
         }
     }
 }
 
-impl Pool<'_> {
-    fn work<V: Visit>(&self, mut visit: V) -> V {
-        let _alarm = Alarm(self);
+impl WalkPool<'_> {
+    fn run_worker<V: FileVisitor>(&self, mut visit: V) -> V {
+        let _alarm = PanicAlarm(self);
         let mut buffer = Vec::new();
-        while let Some(work) = self.next() {
+        while let Some(work) = self.next_task() {
             match work {
-                Work::Files { folder, names } => self.visit(&folder, &names, &mut visit),
-                Work::Folder { below, rules } => {
-                    if self.folder(below, &rules, &mut buffer, &mut visit).is_err() {
+                WalkTask::Files { folder, names } => self.visit_files(&folder, &names, &mut visit),
+                WalkTask::Folder { relative_path, rules } => {
+                    if self.walk_folder(relative_path, &rules, &mut buffer, &mut visit).is_err() {
                         self.unreadable.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -229,133 +233,145 @@ impl Pool<'_> {
         visit
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn lock_queue(&self) -> MutexGuard<'_, WalkQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next piece of work; none when there is none and nobody can find more, or nobody waits for the result.
-    fn next(&self) -> Option<Work> {
-        let mut queue = self.queue();
-        queue.busy -= 1;
+    /// Returns the next task, or `None` if no thread can add one or the search is cancelled.
+    fn next_task(&self) -> Option<WalkTask> {
+        let mut queue = self.lock_queue();
+        queue.busy_threads -= 1;
         loop {
-            if self.tree.stop.asked() {
+            if self.tree.stop.is_set() {
                 break;
             }
-            if let Some(work) = queue.work.pop() {
-                queue.busy += 1;
+            if let Some(work) = queue.tasks.pop() {
+                queue.busy_threads += 1;
                 return Some(work);
             }
-            if queue.busy == 0 {
+            if queue.busy_threads == 0 {
                 break;
             }
-            queue.waiting += 1;
-            queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            queue.waiting -= 1;
+            queue.waiting_threads += 1;
+            queue = self.task_added.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.waiting_threads -= 1;
         }
         drop(queue);
-        self.more.notify_all();
+        self.task_added.notify_all();
         None
     }
 
-    fn visit(&self, folder: &Folder, names: &[OsString], visit: &mut impl Visit) {
+    fn visit_files(&self, folder: &OpenFolder, names: &[OsString], visit: &mut impl FileVisitor) {
         for name in names {
-            if self.tree.stop.asked() {
+            if self.tree.stop.is_set() {
                 return;
             }
-            visit.file(&Found { folder, name });
+            visit.visit_file(&WalkedFile { folder, name });
         }
     }
 
-    /// Lists a directory: its directories wait, its files are shared out.
-    fn folder(
+    /// Lists a directory: queues its subdirectories and distributes its files.
+    fn walk_folder(
         &self,
-        below: PathBuf,
-        above: &Arc<Rules>,
+        relative_path: PathBuf,
+        above: &Arc<IgnoreRules>,
         buffer: &mut Vec<u8>,
-        visit: &mut impl Visit,
+        visit: &mut impl FileVisitor,
     ) -> io::Result<()> {
         let tree = self.tree;
-        let path = if below.as_os_str().is_empty() { tree.root.clone() } else { tree.root.join(&below) };
+        let path = if relative_path.as_os_str().is_empty() {
+            tree.root.clone()
+        } else {
+            tree.root.join(&relative_path)
+        };
         let opened = tree.files.open_dir(&path).map_err(io::Error::other)?;
         if opened.path != path {
-            return Err(io::Error::other("a link has taken the place of the directory"));
+            return Err(io::Error::other("a link has replaced the directory"));
         }
         let descriptor = opened.dir;
-        // Whether some of what is below may be less open than the directory itself.
+        // Parts below may be less accessible than the directory itself.
         let uneven = !tree.files.may_read_all_below(&path);
-        let folder = Arc::new(Folder { descriptor, path, below });
-        let depth = folder.below.components().count();
-        let mut rules: Option<Arc<Rules>> = None;
+        let folder = Arc::new(OpenFolder { descriptor, path, relative_path });
+        let depth = folder.relative_path.components().count();
+        let mut rules: Option<Arc<IgnoreRules>> = None;
         let mut path = folder.path.clone();
-        list(&folder.descriptor, buffer, |entries, whole| {
-            // Of a short directory we know which ignore files it has; of a long one they are looked for.
+        list_batches(&folder.descriptor, buffer, |entries, whole| {
+            // The first batch of a short directory shows its ignore files; in a long one they are looked up.
             let rules = rules.get_or_insert_with(|| {
                 let has = |name: &str| !whole || entries.iter().any(|entry| entry.name == name);
-                if tree.filter.ignores { self.reader.below(above, &folder.path, has) } else { above.clone() }
+                if tree.filter.ignores {
+                    self.reader.rules_in(above, &folder.path, has)
+                } else {
+                    above.clone()
+                }
             });
             let (mut folders, mut files) = (Vec::new(), Vec::new());
             for entry in entries.drain(..) {
                 path.push(&entry.name);
-                let taken =
-                    tree.takes(rules, &entry, &path, depth) && (!uneven || tree.files.may_read(&path));
+                let is_accepted = tree.accepts_entry(rules, &entry, &path, depth)
+                    && (!uneven || tree.files.may_read(&path));
                 path.pop();
                 match entry.kind {
-                    FileType::Directory if taken => folders.push(folder.below.join(&entry.name)),
-                    FileType::RegularFile if taken => files.push(entry.name),
+                    FileType::Directory if is_accepted => {
+                        folders.push(folder.relative_path.join(&entry.name))
+                    }
+                    FileType::RegularFile if is_accepted => files.push(entry.name),
                     _ => {}
                 }
             }
-            let mine = self.share(&folder, folders, files, rules);
-            self.visit(&folder, &mine, visit);
-            !tree.stop.asked()
+            let mine = self.share_work(&folder, folders, files, rules);
+            self.visit_files(&folder, &mine, visit);
+            !tree.stop.is_set()
         })
     }
 
-    /// Puts work where any thread can take it, and gives back the files that are left for this one.
-    fn share(
+    /// Queues tasks for all threads and returns the files that remain for this one.
+    fn share_work(
         &self,
-        folder: &Arc<Folder>,
+        folder: &Arc<OpenFolder>,
         folders: Vec<PathBuf>,
         mut files: Vec<OsString>,
-        rules: &Arc<Rules>,
+        rules: &Arc<IgnoreRules>,
     ) -> Vec<OsString> {
-        if folders.is_empty() && files.len() <= PORTION {
+        if folders.is_empty() && files.len() <= FILES_PER_TASK {
             return files;
         }
-        let mut queue = self.queue();
-        queue.work.extend(folders.into_iter().map(|below| Work::Folder { below, rules: rules.clone() }));
-        while files.len() > PORTION && queue.work.len() < WAITING {
-            let names = files.split_off(files.len() - PORTION);
-            queue.work.push(Work::Files { folder: folder.clone(), names });
+        let mut queue = self.lock_queue();
+        queue.tasks.extend(
+            folders.into_iter().map(|relative_path| WalkTask::Folder { relative_path, rules: rules.clone() }),
+        );
+        while files.len() > FILES_PER_TASK && queue.tasks.len() < MAX_QUEUED_TASKS {
+            let names = files.split_off(files.len() - FILES_PER_TASK);
+            queue.tasks.push(WalkTask::Files { folder: folder.clone(), names });
         }
-        let wake = queue.waiting > 0;
+        let wake = queue.waiting_threads > 0;
         drop(queue);
         if wake {
-            self.more.notify_all();
+            self.task_added.notify_all();
         }
         files
     }
 }
 
-struct Entry {
+struct FolderEntry {
     name: OsString,
     kind: FileType,
 }
 
-/// Gives the entries of a directory in batches, without `.` and `..`; the flag says that a batch is the whole of it. Stops
-/// when told to.
-fn list(
+/// Passes the entries of a directory in batches, without `.` and `..`; the flag tells that a batch is the
+/// whole directory. Stops when the callback returns false.
+fn list_batches(
     descriptor: &OwnedFd,
     buffer: &mut Vec<u8>,
-    mut batch: impl FnMut(&mut Vec<Entry>, bool) -> bool,
+    mut batch: impl FnMut(&mut Vec<FolderEntry>, bool) -> bool,
 ) -> io::Result<()> {
     let mut entries = Vec::new();
     let mut first = true;
-    each(descriptor, buffer, |name, kind| {
+    for_each_entry(descriptor, buffer, |name, kind| {
         if name == b"." || name == b".." {
             return true;
         }
-        if entries.len() == BATCH {
+        if entries.len() == ENTRIES_PER_BATCH {
             first = false;
             if !batch(&mut entries, false) {
                 return false;
@@ -363,12 +379,12 @@ fn list(
         }
         let name = OsStr::from_bytes(name);
         let kind = match kind {
-            // Some file systems do not say.
+            // Some file systems do not report the type.
             FileType::Unknown => rustix::fs::statat(descriptor, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
             kind => kind,
         };
-        entries.push(Entry { name: name.to_owned(), kind });
+        entries.push(FolderEntry { name: name.to_owned(), kind });
         true
     })?;
     batch(&mut entries, first);
@@ -376,15 +392,15 @@ fn list(
 }
 
 #[cfg(target_os = "linux")]
-fn each(
+fn for_each_entry(
     descriptor: &OwnedFd,
     buffer: &mut Vec<u8>,
     mut entry: impl FnMut(&[u8], FileType) -> bool,
 ) -> io::Result<()> {
-    /// What the kernel fills at once: room for a few hundred names.
-    const BUFFER: usize = 32 * 1024;
+    /// The buffer size for the kernel: a few hundred names.
+    const BUFFER_BYTES: usize = 32 * 1024;
     buffer.clear();
-    buffer.reserve(BUFFER);
+    buffer.reserve(BUFFER_BYTES);
     let mut entries = rustix::fs::RawDir::new(descriptor.as_fd(), buffer.spare_capacity_mut());
     while let Some(found) = entries.next() {
         let found = match found {
@@ -399,7 +415,7 @@ fn each(
 }
 
 #[cfg(not(target_os = "linux"))]
-fn each(
+fn for_each_entry(
     descriptor: &OwnedFd,
     _buffer: &mut Vec<u8>,
     mut entry: impl FnMut(&[u8], FileType) -> bool,

@@ -1,41 +1,41 @@
-//! Bash: runs a shell line in the pod's fence and shows how it ended and what it said.
+//! Bash: runs a shell line in the pod's sandbox and shows its exit status and output.
 //!
-//! Class once. A non-zero exit is a result: what it means is for the model to say.
+//! Class once. A non-zero exit status is a result; the model interprets it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::command::{COMMAND_BYTES, Commands, Finished, RunOrder};
+use minke_exec::command::{CommandOutcome, CommandSpec, Commands, MAX_COMMAND_BYTES};
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::room::Room;
+use super::output_retention::OutputRetention;
 use super::{
-    GRACE, counted, exit_words, explain, first_line, framed, held, lost, refused, seconds, spoken,
-    with_commands,
+    GRACE_PERIOD, command_error, count_noun, describe_exit, file_note, format_duration, frame_output,
+    loss_note, parse_seconds, run_with_commands, set_id_note, summary_line,
 };
-use crate::arguments::{output, parse};
+use crate::arguments::{parse_arguments, tool_output};
 
-const TIMEOUT: Duration = Duration::from_secs(120);
-const TIMEOUT_MOST: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How many commands of a line, and how much of each, a person is shown.
-const SHOWN_MOST: usize = 32;
-const SHOWN_CHARS: usize = 200;
+/// The maximum number of commands of a line, and of characters of each, that an approval request shows.
+const MAX_SHOWN_COMMANDS: usize = 32;
+const MAX_COMMAND_CHARS: usize = 200;
 
-/// How the pod names the calls of its model; a client's call cannot be named so.
-const POD_NAMED: &str = "call_";
+/// The prefix of the ids that the pod gives to the calls of its model; calls of clients never have it.
+const POD_CALL_PREFIX: &str = "call_";
 
-pub(super) struct Bash {
+pub(super) struct BashTool {
     pub(super) commands: Option<Arc<Commands>>,
-    pub(super) room: Arc<Room>,
+    pub(super) retention: Arc<OutputRetention>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct BashArguments {
     command: String,
     #[serde(default)]
     timeout: Option<f64>,
@@ -44,57 +44,61 @@ struct Arguments {
     #[serde(default)]
     tty: Option<bool>,
     #[serde(default)]
-    #[expect(dead_code, reason = "for people: clients show it from the arguments of the call")]
+    #[expect(dead_code, reason = "clients show it to the user from the arguments of the call")]
     description: Option<String>,
 }
 
-/// A command that can be tried.
-struct Checked {
+/// The checked arguments of a call.
+struct BashRequest {
     command: String,
     timeout: Option<Duration>,
     background: bool,
     tty: bool,
 }
 
-impl Checked {
-    fn parse(arguments: &str) -> Result<Checked, ToolError> {
-        let Arguments { command, timeout, background, tty, .. } = parse("Bash", arguments)?;
+impl BashRequest {
+    fn from_arguments(arguments: &str) -> Result<BashRequest, ToolError> {
+        let BashArguments { command, timeout, background, tty, .. } = parse_arguments("Bash", arguments)?;
         let background = background.unwrap_or(false);
-        let timeout = timeout.map(timeout_of).transpose()?;
-        let invalid = |what: String| Err(ToolError::Invalid(what));
+        let timeout = timeout.map(parse_timeout).transpose()?;
+        let invalid = |what: String| Err(ToolError::InvalidArguments(what));
         if command.trim().is_empty() {
             return invalid("`command` is empty: give a shell line".to_owned());
         }
         if command.contains('\0') {
-            return invalid("`command` holds a NUL, which no shell line can: leave it out".to_owned());
+            return invalid(
+                "`command` contains a NUL, which is not allowed in a shell line: remove it".to_owned(),
+            );
         }
-        if command.len() > COMMAND_BYTES {
+        if command.len() > MAX_COMMAND_BYTES {
             return invalid(format!(
-                "`command` has {} bytes and may have {COMMAND_BYTES}: write it to a file and run that",
+                "`command` has {} bytes, at most {MAX_COMMAND_BYTES} are allowed: write it to a file and run that",
                 command.len()
             ));
         }
-        let timeout = if background { timeout } else { Some(timeout.unwrap_or(TIMEOUT)) };
-        Ok(Checked { command, timeout, background, tty: tty.unwrap_or(false) })
+        let timeout = if background { timeout } else { Some(timeout.unwrap_or(DEFAULT_TIMEOUT)) };
+        Ok(BashRequest { command, timeout, background, tty: tty.unwrap_or(false) })
     }
 }
 
-fn timeout_of(given: f64) -> Result<Duration, ToolError> {
-    let timeout = seconds("timeout", given, TIMEOUT_MOST)?;
+fn parse_timeout(seconds_given: f64) -> Result<Duration, ToolError> {
+    let timeout = parse_seconds("timeout", seconds_given, MAX_TIMEOUT)?;
     if timeout.is_zero() {
-        return Err(ToolError::Invalid("`timeout` is 0: give seconds, more than none".to_owned()));
+        return Err(ToolError::InvalidArguments(
+            "`timeout` is 0: give a positive number of seconds".to_owned(),
+        ));
     }
     Ok(timeout)
 }
 
-impl Tool for Bash {
+impl Tool for BashTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Bash".into(),
             description: "Runs a shell line in the working directory, inside a sandbox. Each call is a new shell: \
                 `cd` and variables do not last. Input is empty. Shows both outputs in order; of a long one the end, \
-                and the file that holds all. When the shell exits, processes it left behind are killed: run servers \
-                and watchers with background: true, which answers an id for BashOutput, BashInput and KillBash. Use \
+                and the file with all of it. When the shell exits, processes it left behind are killed: run servers \
+                and watchers with background: true, which returns an id for BashOutput, BashInput and KillBash. Use \
                 Read, Grep, Glob and Edit rather than cat, grep, find and sed."
                 .into(),
             schema: json!({
@@ -105,12 +109,12 @@ impl Tool for Bash {
                         "type": "number",
                         "description": format!(
                             "Seconds until it is killed. Default {}, at most {}; in the background none.",
-                            TIMEOUT.as_secs(), TIMEOUT_MOST.as_secs(),
+                            DEFAULT_TIMEOUT.as_secs(), MAX_TIMEOUT.as_secs(),
                         ),
                     },
                     "background": { "type": "boolean", "description": "Do not wait for its end." },
-                    "description": { "type": "string", "description": "What it is for, in a few words." },
-                    "tty": { "type": "boolean", "description": "Give it a terminal, for programs that ask for one." },
+                    "description": { "type": "string", "description": "Its purpose, in a few words." },
+                    "tty": { "type": "boolean", "description": "Run it in a terminal, for programs that need one." },
                 },
                 "required": ["command"],
                 "additionalProperties": false,
@@ -122,88 +126,93 @@ impl Tool for Bash {
         Class::Once
     }
 
-    fn prepare(&self, arguments: &str, _place: &Place) -> Result<Action, ToolError> {
-        let command = Checked::parse(arguments)?.command;
-        let commands = shown(&command);
+    fn prepare(&self, arguments: &str, _place: &ToolContext) -> Result<Action, ToolError> {
+        let command = BashRequest::from_arguments(arguments)?.command;
+        let commands = shown_commands(&command);
         Ok(Action { command: Some(command), commands, side_effects: true, ..Action::default() })
     }
 
-    fn deadline(&self, arguments: &str) -> Duration {
-        let timeout = Checked::parse(arguments).ok().and_then(|checked| checked.timeout);
-        timeout.unwrap_or(TIMEOUT) + GRACE
+    fn timeout(&self, arguments: &str) -> Duration {
+        let timeout = BashRequest::from_arguments(arguments).ok().and_then(|request| request.timeout);
+        timeout.unwrap_or(DEFAULT_TIMEOUT) + GRACE_PERIOD
     }
 
-    fn run(&self, arguments: &str, call: &Call) -> Running {
-        let (call, room) = (call.clone(), Arc::clone(&self.room));
-        with_commands("Bash", self.commands.as_ref(), Checked::parse(arguments), |commands, checked| {
-            run(commands, checked, call, room)
-        })
+    fn execute(&self, arguments: &str, call: &ToolInvocation) -> ToolFuture {
+        let (call, room) = (call.clone(), Arc::clone(&self.retention));
+        run_with_commands(
+            "Bash",
+            self.commands.as_ref(),
+            BashRequest::from_arguments(arguments),
+            |commands, request| run_command(commands, request, call, room),
+        )
     }
 }
 
-/// The commands that a line would run, for a person who is asked. What is cut says so: policy reads the line itself.
-fn shown(line: &str) -> Vec<String> {
-    let mut all = minke_policy::shell::read(line).shown();
-    let more = all.len().saturating_sub(SHOWN_MOST);
+/// Returns the commands that a line would run, for the approval request. Policy parses the line itself.
+fn shown_commands(line: &str) -> Vec<String> {
+    let mut all = minke_policy::shell::parse_shell_line(line).command_texts();
+    let more = all.len().saturating_sub(MAX_SHOWN_COMMANDS);
     if more > 0 {
-        all.truncate(SHOWN_MOST - 1);
+        all.truncate(MAX_SHOWN_COMMANDS - 1);
         all.push(format!("… and {} more", more + 1));
     }
-    let cut = |one: String| match one.char_indices().nth(SHOWN_CHARS) {
+    let cut = |one: String| match one.char_indices().nth(MAX_COMMAND_CHARS) {
         None => one,
-        Some(_) => one.chars().take(SHOWN_CHARS - 1).chain(['…']).collect(),
+        Some(_) => one.chars().take(MAX_COMMAND_CHARS - 1).chain(['…']).collect(),
     };
     all.into_iter().map(cut).collect()
 }
 
-async fn run(
+async fn run_command(
     commands: Arc<Commands>,
-    checked: Checked,
-    call: Call,
-    room: Arc<Room>,
+    request: BashRequest,
+    call: ToolInvocation,
+    room: Arc<OutputRetention>,
 ) -> Result<ToolOutput, ToolError> {
-    let Checked { command, timeout, background, tty } = checked;
-    let line = first_line(&command);
-    let (cwd, news, env) = (call.place.cwd.clone(), call.news, (*call.env).clone());
-    // What is kept of its output is found again by the call's name. Only names that the pod gave are names of files.
-    let named = !background && call.id.0.starts_with(POD_NAMED) && !call.id.0.contains(['/', '\0']);
+    let BashRequest { command, timeout, background, tty } = request;
+    let line = summary_line(&command);
+    let (cwd, news, env) = (call.context.cwd.clone(), call.events, (*call.env).clone());
+    // The id of the call names the output file. Only ids that the pod generated are safe file names.
+    let named = !background && call.id.0.starts_with(POD_CALL_PREFIX) && !call.id.0.contains(['/', '\0']);
     let id = if named { call.id.0 } else { commands.new_id() };
-    let order = RunOrder { id, command, cwd, timeout, tty, env };
-    let made = room.make(&commands).await;
+    let order = CommandSpec { id, command, cwd, timeout, tty, env };
+    let room_note = room.make_room(&commands).await;
     if background {
         let id = order.id.clone();
-        commands.start(order, &news).await.map_err(explain)?;
+        commands.start_background(order, &news).await.map_err(command_error)?;
         let content = format!(
-            "It runs in the background as `{id}`. BashOutput shows what it says and how it ended, BashInput gives it \
-             input, KillBash ends it.{}",
-            made.map(|made| format!("\n[{made}]")).unwrap_or_default()
+            "It runs in the background as `{id}`. BashOutput shows its output and exit status, BashInput sends it \
+             input, KillBash kills it.{}",
+            room_note.map(|made| format!("\n[{made}]")).unwrap_or_default()
         );
-        return Ok(output(format!("{line} (running as {id})"), Some(content)));
+        return Ok(tool_output(format!("{line} (running as {id})"), Some(content)));
     }
-    let finished = commands.run(order, &news).await.map_err(explain)?;
-    let after = timeout.unwrap_or(finished.took);
-    let how = if finished.timed_out {
-        format!("timed out after {}", spoken(after))
+    let finished = commands.run_command(order, &news).await.map_err(command_error)?;
+    let after = timeout.unwrap_or(finished.elapsed);
+    let outcome = if finished.timed_out {
+        format!("timed out after {}", format_duration(after))
     } else {
-        exit_words(finished.exit)
+        describe_exit(finished.exit)
     };
     if let Some(file) = &finished.file {
-        room.learn(file);
+        room.note_file(file);
     }
-    let mut said = output(format!("{line} ({how})"), content(&finished, made));
-    said.rest = finished.file;
-    if finished.timed_out { Err(ToolError::TimedOut { after, said }) } else { Ok(said) }
+    let mut result = tool_output(format!("{line} ({outcome})"), result_content(&finished, room_note));
+    result.full_output = finished.file;
+    if finished.timed_out { Err(ToolError::TimedOut { after, output: result }) } else { Ok(result) }
 }
 
-/// What the command said; if it is only the end of it, a first line says so and where the whole is.
-fn content(finished: &Finished, room: Option<String>) -> Option<String> {
-    let Finished { tail, lines, bytes, file, unkept, set_id_refused, notes, .. } = finished;
-    let cut = (tail.len() as u64 != *bytes)
-        .then(|| format!("{} and {}; this is the end", counted(*lines, "line"), counted(*bytes, "byte")));
-    let held = file.as_deref().map(|file| held(*bytes, file, unkept.is_some()));
-    let others = [lost(unkept.as_ref()), refused(*set_id_refused), room]
+/// Returns the output of the command; if it is only the end, a first line tells so and names the file with
+/// all of it.
+fn result_content(finished: &CommandOutcome, room: Option<String>) -> Option<String> {
+    let CommandOutcome { tail, lines, bytes, file, spill_error, set_id_refused, notes, .. } = finished;
+    let cut = (tail.len() as u64 != *bytes).then(|| {
+        format!("{} and {}; this is the end", count_noun(*lines, "line"), count_noun(*bytes, "byte"))
+    });
+    let held = file.as_deref().map(|file| file_note(*bytes, file, spill_error.is_some()));
+    let others = [loss_note(spill_error.as_ref()), set_id_note(*set_id_refused), room]
         .into_iter()
         .flatten()
         .chain(notes.iter().cloned());
-    framed(cut, held, others, tail)
+    frame_output(cut, held, others, tail)
 }

@@ -1,57 +1,57 @@
-//! BashInput: gives a background command something to read.
+//! BashInput: sends input to a background command.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::command::{Commands, INPUT_BYTES};
+use minke_exec::command::{Commands, MAX_INPUT_BYTES};
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{GRACE, checked_id, counted, explain, with_commands};
-use crate::arguments::{output, parse};
+use super::{GRACE_PERIOD, check_id, command_error, count_noun, run_with_commands};
+use crate::arguments::{parse_arguments, tool_output};
 
-pub(super) struct BashInput {
+pub(super) struct BashInputTool {
     pub(super) commands: Option<Arc<Commands>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct BashInputArguments {
     id: String,
     text: String,
     #[serde(default)]
     end: Option<bool>,
 }
 
-/// An input that can be tried.
-struct Checked {
+/// The checked arguments of a call.
+struct BashInputRequest {
     id: String,
     text: String,
     end: bool,
 }
 
-impl Checked {
-    fn parse(arguments: &str) -> Result<Checked, ToolError> {
-        let Arguments { id, text, end } = parse("BashInput", arguments)?;
-        let id = checked_id(id)?;
+impl BashInputRequest {
+    fn from_arguments(arguments: &str) -> Result<BashInputRequest, ToolError> {
+        let BashInputArguments { id, text, end } = parse_arguments("BashInput", arguments)?;
+        let id = check_id(id)?;
         let end = end.unwrap_or(false);
         if text.is_empty() && !end {
-            let what = "`text` is empty and `end` is not set: give something to read, with its line break";
-            return Err(ToolError::Invalid(what.to_owned()));
+            let message = "`text` is empty and `end` is not set: give an input, including its line break";
+            return Err(ToolError::InvalidArguments(message.to_owned()));
         }
-        if text.len() > INPUT_BYTES {
-            return Err(ToolError::Invalid(format!(
-                "`text` has {} bytes and may have {INPUT_BYTES}: send it in parts, or write a file",
+        if text.len() > MAX_INPUT_BYTES {
+            return Err(ToolError::InvalidArguments(format!(
+                "`text` has {} bytes, at most {MAX_INPUT_BYTES} are allowed: send it in parts, or write a file",
                 text.len()
             )));
         }
-        Ok(Checked { id, text, end })
+        Ok(BashInputRequest { id, text, end })
     }
 }
 
-impl Tool for BashInput {
+impl Tool for BashInputTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "BashInput".into(),
@@ -62,9 +62,9 @@ impl Tool for BashInput {
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "id": { "type": "string", "description": "The id that Bash answered." },
-                    "text": { "type": "string", "description": "What it is to read." },
-                    "end": { "type": "boolean", "description": "Then end its input." },
+                    "id": { "type": "string", "description": "The id that Bash returned." },
+                    "text": { "type": "string", "description": "The input." },
+                    "end": { "type": "boolean", "description": "Close the input after the text." },
                 },
                 "required": ["id", "text"],
                 "additionalProperties": false,
@@ -76,26 +76,35 @@ impl Tool for BashInput {
         Class::Once
     }
 
-    fn prepare(&self, arguments: &str, _place: &Place) -> Result<Action, ToolError> {
-        Checked::parse(arguments).map(|_| Action { side_effects: true, ..Action::default() })
+    fn prepare(&self, arguments: &str, _place: &ToolContext) -> Result<Action, ToolError> {
+        BashInputRequest::from_arguments(arguments)
+            .map(|_| Action { side_effects: true, ..Action::default() })
     }
 
-    fn deadline(&self, _arguments: &str) -> Duration {
-        GRACE
+    fn timeout(&self, _arguments: &str) -> Duration {
+        GRACE_PERIOD
     }
 
-    fn run(&self, arguments: &str, _call: &Call) -> Running {
-        with_commands("BashInput", self.commands.as_ref(), Checked::parse(arguments), run)
+    fn execute(&self, arguments: &str, _call: &ToolInvocation) -> ToolFuture {
+        run_with_commands(
+            "BashInput",
+            self.commands.as_ref(),
+            BashInputRequest::from_arguments(arguments),
+            send_input,
+        )
     }
 }
 
-async fn run(commands: Arc<Commands>, Checked { id, text, end }: Checked) -> Result<ToolOutput, ToolError> {
+async fn send_input(
+    commands: Arc<Commands>,
+    BashInputRequest { id, text, end }: BashInputRequest,
+) -> Result<ToolOutput, ToolError> {
     if !text.is_empty() {
-        commands.input(&id, text.as_bytes()).await.map_err(explain)?;
+        commands.write_input(&id, text.as_bytes()).await.map_err(command_error)?;
     }
     if end {
-        commands.end_input(&id).await.map_err(explain)?;
+        commands.close_input(&id).await.map_err(command_error)?;
     }
     let ended = if end { ", then its end" } else { "" };
-    Ok(output(format!("{id} got {}{ended}", counted(text.len() as u64, "byte")), None))
+    Ok(tool_output(format!("{id} got {}{ended}", count_noun(text.len() as u64, "byte")), None))
 }

@@ -1,33 +1,33 @@
-//! KillBash: ends a background command with everything it started.
+//! KillBash: kills a background command and all processes that it started.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::command::{Commands, Status};
+use minke_exec::command::{CommandStatus, Commands};
 use minke_record::{Action, Class, ToolSpec};
-use minke_tool::{Call, Place, Running, Tool, ToolError, ToolOutput};
+use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{GRACE, checked_id, exit_words, explain, with_commands};
-use crate::arguments::{output, parse};
+use super::{GRACE_PERIOD, check_id, command_error, describe_exit, run_with_commands};
+use crate::arguments::{parse_arguments, tool_output};
 
-pub(super) struct KillBash {
+pub(super) struct KillBashTool {
     pub(super) commands: Option<Arc<Commands>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct KillBashArguments {
     id: String,
 }
 
-fn checked(arguments: &str) -> Result<String, ToolError> {
-    let Arguments { id } = parse("KillBash", arguments)?;
-    checked_id(id)
+fn parse_id(arguments: &str) -> Result<String, ToolError> {
+    let KillBashArguments { id } = parse_arguments("KillBash", arguments)?;
+    check_id(id)
 }
 
-impl Tool for KillBash {
+impl Tool for KillBashTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "KillBash".into(),
@@ -38,7 +38,7 @@ impl Tool for KillBash {
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "id": { "type": "string", "description": "The id that Bash answered." },
+                    "id": { "type": "string", "description": "The id that Bash returned." },
                 },
                 "required": ["id"],
                 "additionalProperties": false,
@@ -50,26 +50,26 @@ impl Tool for KillBash {
         Class::Once
     }
 
-    fn prepare(&self, arguments: &str, _place: &Place) -> Result<Action, ToolError> {
-        checked(arguments).map(|_| Action { side_effects: true, ..Action::default() })
+    fn prepare(&self, arguments: &str, _place: &ToolContext) -> Result<Action, ToolError> {
+        parse_id(arguments).map(|_| Action { side_effects: true, ..Action::default() })
     }
 
-    fn deadline(&self, _arguments: &str) -> Duration {
-        GRACE
+    fn timeout(&self, _arguments: &str) -> Duration {
+        GRACE_PERIOD
     }
 
-    fn run(&self, arguments: &str, _call: &Call) -> Running {
-        with_commands("KillBash", self.commands.as_ref(), checked(arguments), run)
+    fn execute(&self, arguments: &str, _call: &ToolInvocation) -> ToolFuture {
+        run_with_commands("KillBash", self.commands.as_ref(), parse_id(arguments), kill_command)
     }
 }
 
-async fn run(commands: Arc<Commands>, id: String) -> Result<ToolOutput, ToolError> {
-    let said = match commands.kill(&id).await.map_err(explain)? {
-        Status::Ended { killed: true, .. } => format!("{id} was killed"),
-        Status::Ended { timed_out: true, .. } => format!("{id} had timed out already"),
-        Status::Ended { exit, .. } => format!("{id} had ended already ({})", exit_words(exit)),
-        // The pod is going down and took the command with it.
-        Status::Running => format!("{id} is being killed"),
+async fn kill_command(commands: Arc<Commands>, id: String) -> Result<ToolOutput, ToolError> {
+    let summary = match commands.kill_command(&id).await.map_err(command_error)? {
+        CommandStatus::Ended { killed: true, .. } => format!("{id} was killed"),
+        CommandStatus::Ended { timed_out: true, .. } => format!("{id} had timed out already"),
+        CommandStatus::Ended { exit, .. } => format!("{id} had ended already ({})", describe_exit(exit)),
+        // The pod is shutting down and kills the command too.
+        CommandStatus::Running => format!("{id} is being killed"),
     };
-    Ok(output(said, None))
+    Ok(tool_output(summary, None))
 }

@@ -1,115 +1,117 @@
-//! The shell: commands that a model runs, waits for, looks at, talks to and kills.
+//! The shell tools: run commands, read their output, send them input, and kill them.
 //!
-//! Here: Bash (`bash`), BashOutput (`output`), BashInput (`input`), KillBash (`kill`), and what they share: the words for
-//! how a command ended and for output that was cut, and a bound for all files of output (`room`). Elsewhere: running, hearing and killing (`exec`).
-//! Without commands (a replay has none) the tools say what they are and prepare; they do not run.
+//! Submodules: Bash (`bash`), BashOutput (`bash_output`), BashInput (`input`), KillBash (`kill`), and the
+//! limit for all output files (`output_retention`). This module formats exit statuses and shortened output.
+//! `exec` runs and kills the commands. Without commands, as in a replay, the tools describe themselves and
+//! prepare calls, but do not run them.
 
 mod bash;
+mod bash_output;
 mod input;
 mod kill;
-mod output;
-mod room;
+mod output_retention;
 
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::command::{CommandError, Commands, FILE_BYTES};
-use minke_exec::fence::Exit;
-use minke_tool::{Running, Tool, ToolError, ToolOutput};
+use minke_exec::command::{CommandError, Commands, MAX_FILE_BYTES};
+use minke_exec::sandbox::ProcessExit;
+use minke_tool::{Tool, ToolError, ToolFuture, ToolOutput};
 
-/// How much of a command a summary repeats.
-const LINE_CHARS: usize = 80;
-/// Seconds that a call may take beyond what it was asked to wait: for the fence, for killing, for the last words.
-const GRACE: Duration = Duration::from_secs(15);
+/// The maximum part of a command in a summary.
+const SUMMARY_CHARS: usize = 80;
+/// The time that a call may take in addition to its timeout: to set up the sandbox, to kill, and to read the
+/// last output.
+const GRACE_PERIOD: Duration = Duration::from_secs(15);
 
-/// The tools of the shell, sorted by name.
+/// Creates the shell tools, sorted by name.
 pub fn shell_tools(commands: Option<Arc<Commands>>) -> Vec<Arc<dyn Tool>> {
-    let room = Arc::new(room::Room::default());
+    let retention = Arc::new(output_retention::OutputRetention::default());
     vec![
-        Arc::new(bash::Bash { commands: commands.clone(), room: Arc::clone(&room) }),
-        Arc::new(input::BashInput { commands: commands.clone() }),
-        Arc::new(output::BashOutput { commands: commands.clone(), room }),
-        Arc::new(kill::KillBash { commands }),
+        Arc::new(bash::BashTool { commands: commands.clone(), retention: Arc::clone(&retention) }),
+        Arc::new(input::BashInputTool { commands: commands.clone() }),
+        Arc::new(bash_output::BashOutputTool { commands: commands.clone(), retention }),
+        Arc::new(kill::KillBashTool { commands }),
     ]
 }
 
-/// Runs a call on checked arguments, where there are commands.
-fn with_commands<A, F>(
+/// Runs a call with checked arguments, if commands are available.
+fn run_with_commands<A, F>(
     tool: &'static str,
     commands: Option<&Arc<Commands>>,
     checked: Result<A, ToolError>,
     run: impl FnOnce(Arc<Commands>, A) -> F,
-) -> Running
+) -> ToolFuture
 where
     F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
 {
     match (checked, commands) {
         (Err(error), _) => Box::pin(std::future::ready(Err(error))),
         (Ok(_), None) => Box::pin(std::future::ready(Err(ToolError::Internal(format!(
-            "{tool} was called where no command can run: this is a defect of Minke"
+            "{tool} was called where no command can run: this is a bug in Minke"
         ))))),
         (Ok(arguments), Some(commands)) => Box::pin(run(Arc::clone(commands), arguments)),
     }
 }
 
-fn explain(error: CommandError) -> ToolError {
+fn command_error(error: CommandError) -> ToolError {
     let text = error.to_string();
     match error {
-        CommandError::BadOrder(_) | CommandError::Unknown { .. } => ToolError::Invalid(text),
-        CommandError::Defect(_) | CommandError::Taken { .. } => ToolError::Internal(text),
-        CommandError::Fence(_)
+        CommandError::InvalidCommand(_) | CommandError::UnknownId { .. } => ToolError::InvalidArguments(text),
+        CommandError::Internal(_) | CommandError::DuplicateId { .. } => ToolError::Internal(text),
+        CommandError::Sandbox(_)
         | CommandError::Io { .. }
         | CommandError::TooMany { .. }
         | CommandError::Ended { .. }
-        | CommandError::Closed { .. }
-        | CommandError::Full { .. } => ToolError::Failed(text),
+        | CommandError::InputClosed { .. }
+        | CommandError::InputFull { .. } => ToolError::ExecutionFailed(text),
     }
 }
 
-/// The id of a background command, as Bash gave it.
-fn checked_id(id: String) -> Result<String, ToolError> {
+/// Checks the id of a background command.
+fn check_id(id: String) -> Result<String, ToolError> {
     if id.trim().is_empty() {
-        let what = "`id` is empty: give the id that Bash answered when it started the command";
-        return Err(ToolError::Invalid(what.to_owned()));
+        let what = "`id` is empty: give the id that Bash returned when it started the command";
+        return Err(ToolError::InvalidArguments(what.to_owned()));
     }
     Ok(id)
 }
 
-/// A number of seconds within bounds.
-fn seconds(key: &str, given: f64, most: Duration) -> Result<Duration, ToolError> {
-    let span = Duration::try_from_secs_f64(given).ok().filter(|span| *span <= most);
+/// Parses a number of seconds with a maximum.
+fn parse_seconds(key: &str, value: f64, most: Duration) -> Result<Duration, ToolError> {
+    let span = Duration::try_from_secs_f64(value).ok().filter(|span| *span <= most);
     span.ok_or_else(|| {
-        // A number is shown as it was meant, not with three hundred digits.
-        let shown = if given.abs() < 1e15 { given.to_string() } else { format!("{given:e}") };
-        ToolError::Invalid(format!(
+        // Show a huge number in scientific notation.
+        let shown = if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") };
+        ToolError::InvalidArguments(format!(
             "`{key}` is {shown}: give seconds, at most {}{}",
             most.as_secs(),
-            if given >= 1_000.0 { " (not milliseconds)" } else { "" }
+            if value >= 1_000.0 { " (not milliseconds)" } else { "" }
         ))
     })
 }
 
-/// `$` and the first line of a command.
-fn first_line(command: &str) -> String {
+/// Returns `$` and the first line of a command.
+fn summary_line(command: &str) -> String {
     let line = command.trim().lines().next().unwrap_or_default().trim_end();
-    let shown: String = line.chars().take(LINE_CHARS).collect();
+    let shown: String = line.chars().take(SUMMARY_CHARS).collect();
     let more = if shown.len() < command.trim().len() { "…" } else { "" };
     format!("$ {shown}{more}")
 }
 
-fn exit_words(exit: Exit) -> String {
+fn describe_exit(exit: ProcessExit) -> String {
     match exit {
-        Exit::Code(code) => format!("exit {code}"),
-        Exit::Signal(signal) => match signal_name(signal) {
+        ProcessExit::Code(code) => format!("exit {code}"),
+        ProcessExit::Signal(signal) => match signal_name(signal) {
             Some(name) => format!("ended by {name}"),
             None => format!("ended by signal {signal}"),
         },
     }
 }
 
-/// The names of signals that end a command often enough for a model to know them.
+/// Returns the name of a common signal.
 fn signal_name(signal: i32) -> Option<&'static str> {
     let names = [
         (1, "SIGHUP"),
@@ -130,34 +132,34 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
-/// How much of an output of so many bytes a file holds, and where it is. The path is whole, however long it is: it is
-/// there to be read from.
-fn held(bytes: u64, file: &Path, unkept: bool) -> String {
+/// Tells how much of an output a file contains, and its path. The path is never shortened, because the model
+/// reads the file with it.
+fn file_note(bytes: u64, file: &Path, unkept: bool) -> String {
     let file = file.display();
     if unkept {
-        // What went wrong is said of itself.
-        return format!("what could be kept of it is in {file}");
+        // A separate note tells the error.
+        return format!("the part of it that could be stored is in {file}");
     }
-    match bytes.saturating_sub(FILE_BYTES) {
+    match bytes.saturating_sub(MAX_FILE_BYTES) {
         0 => format!("all of it is in {file}"),
         dropped => format!(
             "its first {} MiB are in {file}, and the {} after them were dropped",
-            FILE_BYTES / (1024 * 1024),
-            counted(dropped, "byte")
+            MAX_FILE_BYTES / (1024 * 1024),
+            count_noun(dropped, "byte")
         ),
     }
 }
 
-/// Output for a model: in front of it, what it lacks and where that is.
-fn framed(
+/// Returns the output for the model, after a note about omitted parts and their file.
+fn frame_output(
     cut: Option<String>,
-    held: Option<String>,
+    file_note: Option<String>,
     others: impl Iterator<Item = String>,
     text: &str,
 ) -> Option<String> {
     let mut notes: Vec<String> = cut.into_iter().collect();
     if !notes.is_empty() {
-        notes.extend(held);
+        notes.extend(file_note);
     }
     notes.extend(others);
     match (notes.is_empty(), text.is_empty()) {
@@ -167,22 +169,22 @@ fn framed(
     }
 }
 
-fn lost(unkept: Option<&String>) -> Option<String> {
+fn loss_note(unkept: Option<&String>) -> Option<String> {
     unkept.map(|why| format!("some of it may be lost: {why}"))
 }
 
-/// What the kernel refused the command, which itself saw only "Operation not permitted".
-fn refused(set_id_refused: bool) -> Option<String> {
+/// Returns a note about what the kernel rejected; the command itself saw only "Operation not permitted".
+fn set_id_note(set_id_refused: bool) -> Option<String> {
     let words = "the sandbox refuses set-user-id and set-group-id files and directories: the command tried to make one";
     set_id_refused.then(|| words.to_owned())
 }
 
-fn counted(number: u64, thing: &str) -> String {
+fn count_noun(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
-/// `1.2 s`, `3 min 20 s`.
-fn spoken(span: Duration) -> String {
+/// Formats `1.2 s`, `3 min 20 s`.
+fn format_duration(span: Duration) -> String {
     let seconds = span.as_secs();
     if seconds >= 60 {
         format!("{} min {} s", seconds / 60, seconds % 60)

@@ -1,27 +1,27 @@
-//! The web: WebFetch and WebSearch, off unless a person configured them.
+//! The web tools WebFetch and WebSearch, disabled unless the user configures them.
 //!
-//! Here: their settings. Beneath: the tools (`fetch`, `search`), one exchange with a server (`exchange`), from bytes to
-//! text (`content`), from a page to what is read of it (`html`). Elsewhere: which addresses may be dialled
-//! (`exec::address`), where keys come from (the caller gives them by a function).
-//! Invariant: what is dialled was checked after its only resolution, at every redirect
-//! (`a_rebinding_name_is_asked_for_once`, `a_redirect_to_a_private_address_is_refused`), and whatever comes back is
-//! bounded and marked as untrusted (`a_page_is_marked_as_untrusted`).
+//! This module has their settings. Submodules: the tools (`fetch`, `search`), HTTP requests (`http_client`),
+//! conversion to text (`content`) and of pages (`html`). `exec::address` decides which addresses may be
+//! dialed; callers pass keys as a function.
+//! Invariant: every dialed address was checked after its only resolution, at every redirect
+//! (`a_rebinding_name_is_asked_for_once`, `a_redirect_to_a_private_address_is_refused`), and every response
+//! is limited and marked as untrusted (`a_page_is_marked_as_untrusted`).
 
 mod content;
-mod exchange;
 mod fetch;
 mod html;
+mod http_client;
 mod search;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::address::Outside;
+use minke_exec::address::Dialer;
 use minke_tool::Tool;
 
 pub use search::SearchKind;
 
-/// The parts of the web that are on.
+/// The settings of the enabled web tools.
 #[derive(Clone, Default)]
 pub struct WebSettings {
     pub fetch: Option<FetchSettings>,
@@ -35,7 +35,7 @@ pub struct FetchSettings {
     pub redirects: usize,
     pub max_response_bytes: usize,
     pub max_output_bytes: usize,
-    /// Also this machine and its networks, on any port; a cloud's metadata service never.
+    /// Allows this machine and its networks on any port, but never a cloud metadata service.
     pub allow_private: bool,
 }
 
@@ -51,13 +51,13 @@ impl Default for FetchSettings {
     }
 }
 
-/// `web.search`. The address is a person's own words, so it may be that of their own machine.
+/// `web.search`. The user configures the address, so it may be on the user's own machine.
 #[derive(Clone)]
 pub struct SearchSettings {
     pub kind: SearchKind,
-    /// Where the service is; the kind's own if absent.
+    /// The address of the service; the default of the kind if absent.
     pub base_url: Option<String>,
-    /// Gives the key, or says in words why there is none. Asked at each search, so that a new key counts at once.
+    /// Returns the key, or an error text. Called for each search, so that a new key applies immediately.
     pub key: Option<Arc<dyn Fn() -> Result<String, String> + Send + Sync>>,
     pub timeout: Duration,
 }
@@ -68,20 +68,20 @@ impl SearchSettings {
     }
 }
 
-/// The web tools that are on.
+/// Creates the enabled web tools.
 pub fn web_tools(settings: &WebSettings) -> Vec<Arc<dyn Tool>> {
-    web_tools_in(settings, &Outside::real())
+    web_tools_in(settings, &Dialer::with_system_resolver())
 }
 
-/// The same in a network that is played: for tests, which have none.
+/// Creates the tools with a simulated network, for tests.
 #[doc(hidden)]
-pub fn web_tools_in(settings: &WebSettings, outside: &Outside) -> Vec<Arc<dyn Tool>> {
+pub fn web_tools_in(settings: &WebSettings, dialer: &Dialer) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if let Some(settings) = settings.fetch {
-        tools.push(Arc::new(fetch::WebFetch::new(settings, outside.clone())));
+        tools.push(Arc::new(fetch::WebFetchTool::new(settings, dialer.clone())));
     }
     if let Some(settings) = &settings.search {
-        tools.push(Arc::new(search::WebSearch::new(settings.clone(), outside.clone())));
+        tools.push(Arc::new(search::WebSearchTool::new(settings.clone(), dialer.clone())));
     }
     tools
 }

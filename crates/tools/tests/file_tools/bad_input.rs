@@ -1,4 +1,4 @@
-//! Bad input to every file tool: each gets an answer that a model can act on, soon, and nothing changes.
+//! Bad input to every file tool: each call returns a useful error quickly, and nothing changes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use minke_tool::ToolError;
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::fixture::FileToolFixture;
 
 const TOOLS: [&str; 4] = ["Read", "Write", "Edit", "MultiEdit"];
 
-/// Arguments that are right but for the path.
-fn with_path(tool: &str, path: Value) -> Value {
+/// Returns valid arguments with another path.
+fn arguments_with_path(tool: &str, path: Value) -> Value {
     match tool {
         "Read" => json!({"file_path": path}),
         "Write" => json!({"file_path": path, "content": "new\n"}),
@@ -25,16 +25,16 @@ fn with_path(tool: &str, path: Value) -> Value {
 
 #[tokio::test]
 async fn arguments_that_are_wrong_are_named() {
-    let desk = Desk::new();
-    desk.put("f", "old\n");
+    let fixture = FileToolFixture::new();
+    fixture.write_file("f", "old\n");
     for tool in TOOLS {
-        let good = with_path(tool, json!("f"));
+        let good = arguments_with_path(tool, json!("f"));
         let mut cases: Vec<(String, String)> =
             ["", "{", "[]", "null", "7", "\"f\"", "{}", "{\"file_path\":}", "\u{0}"]
                 .into_iter()
                 .map(|text| (text.to_owned(), String::new()))
                 .collect();
-        // Each key left out, and each with values of other types.
+        // Omit each key, and set it to values of other types.
         for key in good.as_object().unwrap().keys() {
             let mut without = good.clone();
             without.as_object_mut().unwrap().remove(key);
@@ -49,13 +49,17 @@ async fn arguments_that_are_wrong_are_named() {
         unknown["colour"] = json!("blue");
         cases.push((unknown.to_string(), "colour".to_owned()));
         for (path, why) in [("", "file_path"), ("a\0b", "file_path"), ("../f", ".."), ("a/../../f", "..")] {
-            cases.push((with_path(tool, json!(path)).to_string(), why.to_owned()));
+            cases.push((arguments_with_path(tool, json!(path)).to_string(), why.to_owned()));
         }
         for (arguments, why) in cases {
-            let e = desk.run_text(tool, &arguments).await.unwrap_err();
-            let ToolError::Invalid(text) = &e else { panic!("{tool} {arguments}: {e:?}") };
+            let e = fixture.run_raw(tool, &arguments).await.unwrap_err();
+            let ToolError::InvalidArguments(text) = &e else { panic!("{tool} {arguments}: {e:?}") };
             assert!(text.contains(&why) && text.len() < 2_000, "{tool} {arguments}: {text}");
-            assert_eq!(desk.prepare(tool, &arguments).unwrap_err(), e, "prepare and run say the same");
+            assert_eq!(
+                fixture.prepare_call(tool, &arguments).unwrap_err(),
+                e,
+                "prepare and run return the same error"
+            );
         }
     }
     for (tool, arguments, why) in [
@@ -78,41 +82,44 @@ async fn arguments_that_are_wrong_are_named() {
             "1000 edits",
         ),
     ] {
-        let text = desk.invalid(tool, arguments.clone()).await;
+        let text = fixture.run_invalid(tool, arguments.clone()).await;
         assert!(text.contains(why), "{tool} {arguments}: {text}");
     }
-    assert_eq!(desk.get("f"), b"old\n");
-    // Numbers at the edge are no arithmetic for us.
-    let edge = desk.run("Read", json!({"file_path": "f", "offset": 1, "limit": u64::MAX})).await.unwrap();
+    assert_eq!(fixture.read_file("f"), b"old\n");
+    // Extreme numbers do not overflow.
+    let edge =
+        fixture.run_tool("Read", json!({"file_path": "f", "offset": 1, "limit": u64::MAX})).await.unwrap();
     assert_eq!(edge.content.unwrap(), "     1\told\n");
-    assert!(desk.failed("Read", json!({"file_path": "f", "offset": u64::MAX})).await.contains("1 lines"));
+    assert!(
+        fixture.run_failed("Read", json!({"file_path": "f", "offset": u64::MAX})).await.contains("1 lines")
+    );
 }
 
 #[tokio::test]
 async fn whatever_stands_at_the_path_the_answer_comes_soon() {
-    let desk = Desk::new();
-    fs::create_dir(desk.at("dir")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(desk.at("fifo")).status().unwrap().success());
-    let _socket = std::os::unix::net::UnixListener::bind(desk.at("socket")).unwrap();
-    symlink("loop-b", desk.at("loop-a")).unwrap();
-    symlink("loop-a", desk.at("loop-b")).unwrap();
-    symlink(".", desk.at("self")).unwrap();
-    symlink("/dev/zero", desk.at("zero")).unwrap();
-    symlink("fifo", desk.at("to-fifo")).unwrap();
-    symlink("/proc/self/environ", desk.at("environ")).unwrap();
-    // A victim of the test's own: should a guard be missing, root writes through it.
+    let desk = FileToolFixture::new();
+    fs::create_dir(desk.path_of("dir")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(desk.path_of("fifo")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(desk.path_of("socket")).unwrap();
+    symlink("loop-b", desk.path_of("loop-a")).unwrap();
+    symlink("loop-a", desk.path_of("loop-b")).unwrap();
+    symlink(".", desk.path_of("self")).unwrap();
+    symlink("/dev/zero", desk.path_of("zero")).unwrap();
+    symlink("fifo", desk.path_of("to-fifo")).unwrap();
+    symlink("/proc/self/environ", desk.path_of("environ")).unwrap();
+    // The target belongs to the test, because root can write through a missing check.
     let victim = tempfile::NamedTempFile::new().unwrap();
     let outside = victim.path().to_str().unwrap().to_owned();
-    symlink(format!("/proc/self/root{outside}"), desk.at("root")).unwrap();
+    symlink(format!("/proc/self/root{outside}"), desk.path_of("root")).unwrap();
     for n in 0..60 {
-        symlink(format!("chain-{}", n + 1), desk.at(&format!("chain-{n}"))).unwrap();
+        symlink(format!("chain-{}", n + 1), desk.path_of(&format!("chain-{n}"))).unwrap();
     }
-    desk.put("chain-60", "old\n");
-    desk.put("file", "old\n");
+    desk.write_file("chain-60", "old\n");
+    desk.write_file("file", "old\n");
     let deep = "self/".repeat(30);
     let long_name = "x".repeat(300);
     let long_path = "d/".repeat(3_000) + "f";
-    let before = desk.names();
+    let before = desk.entry_names();
     for (path, why) in [
         ("dir", "is a directory"),
         (".", "is a directory"),
@@ -140,7 +147,7 @@ async fn whatever_stands_at_the_path_the_answer_comes_soon() {
                 continue;
             }
             let start = Instant::now();
-            let e = desk.run(tool, with_path(tool, json!(path))).await.unwrap_err();
+            let e = desk.run_tool(tool, arguments_with_path(tool, json!(path))).await.unwrap_err();
             assert!(start.elapsed() < Duration::from_secs(5), "{tool} {path}");
             let text = e.message();
             assert!(text.contains(why), "{tool} {path}: {text}");
@@ -149,65 +156,66 @@ async fn whatever_stands_at_the_path_the_answer_comes_soon() {
                 "{tool} {path}: {text}"
             );
             assert!(!matches!(e, ToolError::Internal(_)), "{tool} {path}: {text}");
-            let previewed = desk.preview(tool, with_path(tool, json!(path)));
+            let previewed = desk.preview_call(tool, arguments_with_path(tool, json!(path)));
             assert!(tool == "Read" || previewed.is_err(), "{tool} {path}");
         }
     }
-    assert_eq!(desk.names(), before, "nothing has been left behind");
-    // Under the limit a long way round is a way.
-    let far = desk.run("Read", json!({"file_path": "chain-25"})).await.unwrap();
+    assert_eq!(desk.entry_names(), before, "no files were left");
+    // A chain of links below the limit works.
+    let far = desk.run_tool("Read", json!({"file_path": "chain-25"})).await.unwrap();
     assert_eq!(far.content.unwrap(), "     1\told\n");
 }
 
 #[tokio::test]
 async fn names_that_are_no_text_are_reached_through_links_and_shown() {
-    let desk = Desk::new();
+    let fixture = FileToolFixture::new();
     let name = OsStr::from_bytes(b"odd\xff\xfename");
-    if fs::write(desk.at("").join(name), "old\n").is_err() {
-        return crate::desk::skip("this file system takes only text as names");
+    if fs::write(fixture.path_of("").join(name), "old\n").is_err() {
+        return crate::fixture::skip_test("this file system takes only text as names");
     }
-    symlink(name, desk.at("link")).unwrap();
-    desk.change("Edit", with_path("Edit", json!("link"))).await.unwrap();
-    assert_eq!(fs::read(desk.at("").join(name)).unwrap(), b"new\n");
-    // It cannot be written in JSON, so what a model would write is another name.
-    let e = desk.failed("Read", json!({"file_path": "odd\u{fffd}\u{fffd}name"})).await;
+    symlink(name, fixture.path_of("link")).unwrap();
+    fixture.read_and_run("Edit", arguments_with_path("Edit", json!("link"))).await.unwrap();
+    assert_eq!(fs::read(fixture.path_of("").join(name)).unwrap(), b"new\n");
+    // JSON cannot contain the name, so the model's text names another file.
+    let e = fixture.run_failed("Read", json!({"file_path": "odd\u{fffd}\u{fffd}name"})).await;
     assert!(e.contains("no such file"), "{e}");
 }
 
 #[tokio::test]
 async fn what_may_not_be_written_stays() {
-    let desk = Desk::new();
-    let path = desk.put("fixed", "old\n");
+    let desk = FileToolFixture::new();
+    let path = desk.write_file("fixed", "old\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    desk.run("Read", json!({"file_path": "fixed"})).await.unwrap();
+    desk.run_tool("Read", json!({"file_path": "fixed"})).await.unwrap();
     for tool in ["Write", "Edit", "MultiEdit"] {
-        let e = desk.failed(tool, with_path(tool, json!("fixed"))).await;
+        let e = desk.run_failed(tool, arguments_with_path(tool, json!("fixed"))).await;
         assert!(e.contains("read-only"), "{tool}: {e}");
     }
-    assert_eq!(desk.get("fixed"), b"old\n");
-    assert_eq!(desk.names(), ["fixed"]);
+    assert_eq!(desk.read_file("fixed"), b"old\n");
+    assert_eq!(desk.entry_names(), ["fixed"]);
 }
 
 #[tokio::test]
 async fn huge_arguments_are_answered() {
-    let desk = Desk::new();
-    desk.put("f", "old\n");
-    desk.run("Read", json!({"file_path": "f"})).await.unwrap();
+    let fixture = FileToolFixture::new();
+    fixture.write_file("f", "old\n");
+    fixture.run_tool("Read", json!({"file_path": "f"})).await.unwrap();
     let huge = "x".repeat(2 * 1024 * 1024);
-    let e = desk.failed("Edit", json!({"file_path": "f", "old_string": huge, "new_string": "y"})).await;
+    let e =
+        fixture.run_failed("Edit", json!({"file_path": "f", "old_string": huge, "new_string": "y"})).await;
     assert!(e.contains("was not found") && e.len() < 4_096, "{}", e.len());
-    let output = desk.run("Write", json!({"file_path": "f", "content": huge})).await.unwrap();
+    let output = fixture.run_tool("Write", json!({"file_path": "f", "content": huge})).await.unwrap();
     assert!(output.content.unwrap().len() < 20_000);
-    assert_eq!(desk.get("f").len(), huge.len());
-    let e = desk.invalid("Read", json!({"file_path": "f", "x".repeat(100_000): 1})).await;
+    assert_eq!(fixture.read_file("f").len(), huge.len());
+    let e = fixture.run_invalid("Read", json!({"file_path": "f", "x".repeat(100_000): 1})).await;
     assert!(e.len() < 2_000, "{}", e.len());
-    let e = desk.run("Read", json!({"file_path": "y".repeat(4_000)})).await.unwrap_err();
+    let e = fixture.run_tool("Read", json!({"file_path": "y".repeat(4_000)})).await.unwrap_err();
     assert!(e.message().contains("too long") && e.message().len() < 1_000, "{}", e.message().len());
 }
 
 #[tokio::test]
 async fn a_path_that_can_only_be_a_directory_or_means_home_is_refused() {
-    let desk = Desk::new();
+    let fixture = FileToolFixture::new();
     for (path, why) in [
         ("trail/", "names a directory"),
         ("new/deep/", "names a directory"),
@@ -216,40 +224,40 @@ async fn a_path_that_can_only_be_a_directory_or_means_home_is_refused() {
         ("~", "write the whole path"),
     ] {
         for tool in ["Write", "Edit", "MultiEdit"] {
-            let e = desk.invalid(tool, with_path(tool, json!(path))).await;
+            let e = fixture.run_invalid(tool, arguments_with_path(tool, json!(path))).await;
             assert!(e.contains(why) && e.contains(path), "{tool} {path}: {e}");
         }
     }
-    let e = desk.invalid("Read", json!({"file_path": "~/x"})).await;
+    let e = fixture.run_invalid("Read", json!({"file_path": "~/x"})).await;
     assert!(e.contains("write the whole path"), "{e}");
-    assert!(desk.names().is_empty());
-    // What is really called so has a way.
-    desk.run("Write", json!({"file_path": "./~/x", "content": "here\n"})).await.unwrap();
-    desk.run("Write", json!({"file_path": "~x", "content": "here\n"})).await.unwrap();
-    assert_eq!(desk.names(), ["~", "~x"]);
+    assert!(fixture.entry_names().is_empty());
+    // Files with such names are reachable.
+    fixture.run_tool("Write", json!({"file_path": "./~/x", "content": "here\n"})).await.unwrap();
+    fixture.run_tool("Write", json!({"file_path": "~x", "content": "here\n"})).await.unwrap();
+    assert_eq!(fixture.entry_names(), ["~", "~x"]);
 }
 
 #[tokio::test]
 async fn what_is_no_text_is_not_read_and_written_in_a_circle() {
-    let desk = Desk::new();
-    desk.put("data", b"abc\0def");
-    desk.put("broken.png", b"\x89PNG\r\n\x1a\n....");
+    let desk = FileToolFixture::new();
+    desk.write_file("data", b"abc\0def");
+    desk.write_file("broken.png", b"\x89PNG\r\n\x1a\n....");
     for name in ["data", "broken.png"] {
         for tool in ["Edit", "MultiEdit"] {
-            let e = desk.failed(tool, with_path(tool, json!(name))).await;
+            let e = desk.run_failed(tool, arguments_with_path(tool, json!(name))).await;
             assert!(e.contains("not text") && e.contains("with a command"), "{tool} {name}: {e}");
         }
-        // Once it was told what it would replace, Write does it.
+        // After Read reported its kind, Write replaces it.
         let write = json!({"file_path": name, "content": "text\n"});
-        let e = desk.failed("Write", write.clone()).await;
+        let e = desk.run_failed("Write", write.clone()).await;
         assert!(e.contains("has not been read yet"), "{e}");
-        desk.failed("Read", json!({"file_path": name})).await;
-        desk.run("Write", write).await.unwrap();
-        assert_eq!(desk.get(name), b"text\n");
+        desk.run_failed("Read", json!({"file_path": name})).await;
+        desk.run_tool("Write", write).await.unwrap();
+        assert_eq!(desk.read_file(name), b"text\n");
     }
-    // A text of which nothing was shown has not been seen.
-    desk.put("text", "one\n");
-    desk.failed("Read", json!({"file_path": "text", "offset": 9})).await;
-    let e = desk.failed("Write", json!({"file_path": "text", "content": "two\n"})).await;
+    // A text file counts as unread if no line was shown.
+    desk.write_file("text", "one\n");
+    desk.run_failed("Read", json!({"file_path": "text", "offset": 9})).await;
+    let e = desk.run_failed("Write", json!({"file_path": "text", "content": "two\n"})).await;
     assert!(e.contains("has not been read yet"), "{e}");
 }

@@ -1,6 +1,7 @@
-//! Read, Write, Edit and MultiEdit, as a model calls them. Here: one room for each subject, and the desk they share.
+//! Read, Write, Edit and MultiEdit, called as a model calls them. One module per subject, and a common
+//! fixture.
 
 mod bad_input;
-mod desk;
 mod edit;
+mod fixture;
 mod write;

@@ -1,4 +1,5 @@
-//! What a search costs: it ends when nobody waits for it, and no line is too long for it. Its memory: `search_memory`.
+//! The cost of a search: a cancelled search ends soon, and an endless line is harmless. `search_memory` tests
+//! memory.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,44 +10,42 @@ use serde_json::{Value, json};
 
 use crate::{Tools, home};
 
-/// How soon a search that nobody waits for must end.
-const SOON: Duration = Duration::from_millis(50);
-/// Others use this machine, too; one try of so many must be undisturbed.
-const TRIES: u32 = 10;
+/// The time in which a cancelled search must end.
+const MAX_STOP_TIME: Duration = Duration::from_millis(50);
+/// The maximum number of tries; one of them must be undisturbed by other processes.
+const MAX_TRIES: u32 = 10;
 
-/// When each is dropped: in the middle.
+/// The tools, with the time after which they are cancelled.
 const GREP: (&str, Duration) = ("Grep", Duration::from_millis(60));
 const GLOB: (&str, Duration) = ("Glob", Duration::from_millis(3));
 
-/// Starts a search, drops it in the middle, and waits until nothing of it runs any more.
-fn dropped(root: &Path, (tool, after): (&str, Duration), arguments: &Value) -> Duration {
+/// Starts a search, drops it while it runs, and returns the time until all of its work has ended.
+fn time_to_stop(root: &Path, (tool, after): (&str, Duration), arguments: &Value) -> Duration {
     let tools = Tools::at(root);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let start = Instant::now();
     runtime.block_on(async {
-        let search = tools.tool(tool).run(&arguments.to_string(), &tools.call());
+        let search = tools.tool(tool).execute(&arguments.to_string(), &tools.call());
         let cut = tokio::time::timeout(after, search).await;
-        assert!(
-            cut.is_err(),
-            "the search was over before it could be dropped: {:?} {cut:?}",
-            start.elapsed()
-        );
+        assert!(cut.is_err(), "the search ended before it could be dropped: {:?} {cut:?}", start.elapsed());
     });
     let start = Instant::now();
-    // This waits for the work off the loop.
+    // Dropping the runtime waits for blocking work.
     drop(runtime);
     start.elapsed()
 }
 
-fn ends_soon(root: &Path, tool: (&str, Duration), arguments: Value) {
-    let fastest = (0..TRIES).map(|_| dropped(root, tool, &arguments)).find(|took| *took < SOON);
-    let took = fastest.unwrap_or_else(|| panic!("{arguments}: not once in {TRIES} tries within {SOON:?}"));
+fn assert_stops_soon(root: &Path, tool: (&str, Duration), arguments: Value) {
+    let fastest =
+        (0..MAX_TRIES).map(|_| time_to_stop(root, tool, &arguments)).find(|took| *took < MAX_STOP_TIME);
+    let took =
+        fastest.unwrap_or_else(|| panic!("{arguments}: never within {MAX_STOP_TIME:?} in {MAX_TRIES} tries"));
     eprintln!("{arguments}: ended after {took:?}");
 }
 
-/// Many large files, made quickly: they are links to one.
-fn large_tree(root: &Path, files: usize) {
-    let text = "some words of text that nobody looks for\n".repeat(100_000);
+/// Creates many large files quickly, as hard links to one file.
+fn create_large_tree(root: &Path, files: usize) {
+    let text = "some words of text that no search finds\n".repeat(100_000);
     fs::create_dir(root.join("0")).unwrap();
     fs::write(root.join("0/first.txt"), text).unwrap();
     for n in 1..files {
@@ -59,9 +58,9 @@ fn large_tree(root: &Path, files: usize) {
 #[test]
 fn a_dropped_search_ends_soon() {
     let (_home, root) = home();
-    large_tree(&root, 2_000);
-    ends_soon(&root, GREP, json!({"pattern": "no such thing"}));
-    ends_soon(&root, GREP, json!({"pattern": "words", "output_mode": "content", "-C": 2}));
+    create_large_tree(&root, 2_000);
+    assert_stops_soon(&root, GREP, json!({"pattern": "no such thing"}));
+    assert_stops_soon(&root, GREP, json!({"pattern": "words", "output_mode": "content", "-C": 2}));
 }
 
 #[test]
@@ -69,8 +68,8 @@ fn a_dropped_search_of_one_huge_file_ends_soon() {
     let (_home, root) = home();
     let huge = fs::File::create(root.join("huge")).unwrap();
     huge.set_len(1 << 30).unwrap();
-    ends_soon(&root, GREP, json!({"pattern": "no such thing", "path": "huge"}));
-    ends_soon(
+    assert_stops_soon(&root, GREP, json!({"pattern": "no such thing", "path": "huge"}));
+    assert_stops_soon(
         &root,
         GREP,
         json!({"pattern": "no such thing", "path": "huge", "output_mode": "count", "-i": true}),
@@ -84,7 +83,7 @@ fn a_dropped_listing_ends_soon() {
     for n in 1..30_000 {
         fs::hard_link(root.join("0"), root.join(n.to_string())).unwrap();
     }
-    ends_soon(&root, GLOB, json!({"pattern": "*"}));
+    assert_stops_soon(&root, GLOB, json!({"pattern": "*"}));
 }
 
 #[tokio::test]

@@ -1,18 +1,18 @@
-//! Glob and Grep, through the front door: what they find, what they refuse, what they cost, and that `rg` agrees.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Glob and Grep: results, errors, cost, and the comparison with `rg`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-mod bad;
+mod bad_input;
 mod cost;
-mod front;
+mod random_tree;
+mod results;
 mod rg;
 mod scope;
 mod tools;
-mod tree;
 
 use tools::{Tools, home};
 
-/// What cannot be tested here says so, and where nothing may be skipped it fails.
-fn skipped(why: &str) {
+/// Prints that a test is skipped; fails if tests must not be skipped.
+fn skip_test(why: &str) {
     eprintln!("SKIPPED: {why}");
     assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "skipped: {why}");
 }

@@ -1,28 +1,28 @@
-//! The comparison with `rg`: the same trees, the same questions, the same answers.
+//! The comparison with `rg`: the same searches in the same trees give the same results.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::tree::{Dice, entries, grow};
-use crate::{Tools, home, skipped};
+use crate::random_tree::{TreeRng, fill_tree, list_entries};
+use crate::{Tools, home, skip_test};
 
-/// Trees, and questions about each. Together at least a thousand cases.
-const TREES: u64 = 60;
-const GREPS: usize = 14;
-const GLOBS: usize = 6;
+/// The number of trees, and of searches in each. Together at least a thousand cases.
+const TREE_COUNT: u64 = 60;
+const GREPS_PER_TREE: usize = 14;
+const GLOBS_PER_TREE: usize = 6;
 
-fn rg_is_here() -> bool {
+fn is_rg_installed() -> bool {
     let found = Command::new("rg").arg("--version").stdout(Stdio::null()).status();
     if found.is_err() {
-        skipped("there is no rg to compare with");
+        skip_test("there is no rg to compare with");
     }
     found.is_ok()
 }
 
-/// What `rg` prints in `root`, with nobody's settings.
-fn rg(root: &Path, arguments: &[String]) -> Vec<String> {
+/// Returns the output of `rg` in `root`, without any configuration.
+fn run_rg(root: &Path, arguments: &[String]) -> Vec<String> {
     let output = Command::new("rg")
         .args(["--no-config", "--color=never", "--no-messages", "--sort=path", "--no-mmap"])
         .args(arguments)
@@ -36,8 +36,8 @@ fn rg(root: &Path, arguments: &[String]) -> Vec<String> {
     text.split_terminator('\n').map(|line| line.strip_prefix("./").unwrap_or(line).to_owned()).collect()
 }
 
-/// All of a result, page by page.
-async fn pages(tools: &Tools, mut arguments: Value) -> Vec<String> {
+/// Returns all pages of a result.
+async fn all_pages(tools: &Tools, mut arguments: Value) -> Vec<String> {
     let (mut lines, mut offset) = (Vec::new(), 0_u64);
     loop {
         arguments["offset"] = offset.into();
@@ -48,10 +48,10 @@ async fn pages(tools: &Tools, mut arguments: Value) -> Vec<String> {
         let mut page: Vec<String> = content.split_terminator('\n').map(str::to_owned).collect();
         let remark = page.pop_if(|line| line.starts_with("[rows "));
         lines.extend(page);
-        match remark.as_deref().and_then(|remark| remark.split_once("go on with offset ")) {
+        match remark.as_deref().and_then(|remark| remark.split_once("continue with offset ")) {
             Some((_, rest)) => {
                 let next = rest.split(' ').next().unwrap().parse().unwrap();
-                assert!(next > offset, "{arguments} does not go on");
+                assert!(next > offset, "{arguments} does not continue");
                 offset = next;
             }
             None => return lines,
@@ -141,14 +141,14 @@ const GLOB_PATTERNS: &[&str] = &[
     "lib/target/*",
 ];
 
-struct Question {
+struct RgComparison {
     ours: Value,
     theirs: Vec<String>,
 }
 
-fn grep_question(dice: &mut Dice, root: &Path) -> Question {
-    let multiline = dice.once_in(4);
-    let pattern = dice.pick(if multiline { MULTILINE } else { PATTERNS });
+fn random_grep(rng: &mut TreeRng, root: &Path) -> RgComparison {
+    let multiline = rng.one_in(4);
+    let pattern = rng.pick_one(if multiline { MULTILINE } else { PATTERNS });
     let mut ours = json!({ "pattern": pattern, "head_limit": 0 });
     let mut theirs =
         vec!["--no-heading".to_owned(), "--with-filename".to_owned(), format!("--regexp={pattern}")];
@@ -156,34 +156,34 @@ fn grep_question(dice: &mut Dice, root: &Path) -> Question {
         ours["multiline"] = true.into();
         theirs.extend(["--multiline".to_owned(), "--multiline-dotall".to_owned()]);
     }
-    if dice.once_in(3) {
+    if rng.one_in(3) {
         ours["-i"] = true.into();
         theirs.push("--ignore-case".to_owned());
     }
-    match dice.below(4) {
+    match rng.next_below(4) {
         0 => theirs.push("--files-with-matches".to_owned()),
         1 => {
             ours["output_mode"] = "count".into();
             theirs.push("--count".to_owned());
         }
-        _ => content_question(dice, &mut ours, &mut theirs),
+        _ => add_content_options(rng, &mut ours, &mut theirs),
     }
-    if dice.once_in(3) {
-        let glob = dice.pick(GREP_GLOBS);
+    if rng.one_in(3) {
+        let glob = rng.pick_one(GREP_GLOBS);
         ours["glob"] = glob.into();
         theirs.push(format!("--glob={glob}"));
     }
-    if dice.once_in(4) {
-        let kind = dice.pick(TYPES);
+    if rng.one_in(4) {
+        let kind = rng.pick_one(TYPES);
         ours["type"] = kind.into();
         theirs.push(format!("--type={kind}"));
     }
-    let all = entries(root);
+    let all = list_entries(root);
     let mut path = Path::new(".").to_owned();
-    if dice.once_in(3) && !all.is_empty() {
-        path = all[dice.below(all.len())].clone();
+    if rng.one_in(3) && !all.is_empty() {
+        path = all[rng.next_below(all.len())].clone();
         let found = root.join(&path).symlink_metadata().unwrap();
-        // What is neither is refused, which other tests look at; names that are no text cannot be given.
+        // Other tests cover special files; names that are not UTF-8 cannot be passed.
         if !(found.is_file() || found.is_dir()) || path.to_str().is_none() {
             path = Path::new(".").to_owned();
         }
@@ -194,33 +194,33 @@ fn grep_question(dice: &mut Dice, root: &Path) -> Question {
     if path != "." {
         *theirs.last_mut().unwrap() = format!("./{path}");
     }
-    Question { ours, theirs }
+    RgComparison { ours, theirs }
 }
 
-fn content_question(dice: &mut Dice, ours: &mut Value, theirs: &mut Vec<String>) {
+fn add_content_options(rng: &mut TreeRng, ours: &mut Value, theirs: &mut Vec<String>) {
     ours["output_mode"] = "content".into();
-    if dice.once_in(3) {
+    if rng.one_in(3) {
         ours["-n"] = false.into();
         theirs.push("--no-line-number".to_owned());
     } else {
         theirs.push("--line-number".to_owned());
     }
     for (key, flag) in [("-A", "--after-context"), ("-B", "--before-context")] {
-        if dice.once_in(4) {
-            let lines = dice.below(4);
+        if rng.one_in(4) {
+            let lines = rng.next_below(4);
             ours[key] = lines.into();
             theirs.push(format!("{flag}={lines}"));
         }
     }
-    if ours.get("-A").is_none() && ours.get("-B").is_none() && dice.once_in(4) {
-        let lines = dice.below(3);
+    if ours.get("-A").is_none() && ours.get("-B").is_none() && rng.one_in(4) {
+        let lines = rng.next_below(3);
         ours["-C"] = lines.into();
         theirs.push(format!("--context={lines}"));
     }
 }
 
-/// Each says in its own words that a file turned out not to be text.
-fn without_remarks(lines: Vec<String>) -> (Vec<String>, usize) {
+/// Removes the remarks about binary files, which differ in wording.
+fn strip_remarks(lines: Vec<String>) -> (Vec<String>, usize) {
     let all = lines.len();
     let remark = |line: &String| {
         line.contains("[the search ends here: not text")
@@ -235,46 +235,47 @@ fn without_remarks(lines: Vec<String>) -> (Vec<String>, usize) {
 
 #[tokio::test]
 async fn what_is_found_is_what_rg_finds() {
-    if !rg_is_here() {
+    if !is_rg_installed() {
         return;
     }
     let (mut cases, mut found) = (0, 0);
-    for seed in 0..TREES {
+    for seed in 0..TREE_COUNT {
         let (_home, root) = home();
-        let mut dice = Dice::new(seed);
-        grow(&mut dice, &root);
+        let mut rng = TreeRng::new(seed);
+        fill_tree(&mut rng, &root);
         let tools = Tools::at(&root);
-        for _ in 0..GREPS {
-            let Question { ours, theirs } = grep_question(&mut dice, &root);
-            let got = without_remarks(pages(&tools, ours.clone()).await);
-            let want = without_remarks(rg(&root, &theirs));
+        for _ in 0..GREPS_PER_TREE {
+            let RgComparison { ours, theirs } = random_grep(&mut rng, &root);
+            let got = strip_remarks(all_pages(&tools, ours.clone()).await);
+            let want = strip_remarks(run_rg(&root, &theirs));
             assert!(got == want, "tree {seed}: {ours}\nrg {theirs:?}\n ours {got:#?}\n rg {want:#?}");
             cases += 1;
             found += usize::from(!got.0.is_empty());
         }
     }
     eprintln!("{cases} searches as rg makes them, {found} of them with matches");
-    assert!(found * 3 > cases, "too few of the questions find anything: {found} of {cases}");
+    assert!(found * 3 > cases, "too few searches find anything: {found} of {cases}");
 }
 
 #[tokio::test]
 async fn what_is_listed_is_what_rg_lists() {
-    if !rg_is_here() {
+    if !is_rg_installed() {
         return;
     }
     let (mut cases, mut found) = (0, 0);
-    for seed in 1_000..1_000 + TREES {
+    for seed in 1_000..1_000 + TREE_COUNT {
         let (_home, root) = home();
-        let mut dice = Dice::new(seed);
-        grow(&mut dice, &root);
+        let mut rng = TreeRng::new(seed);
+        fill_tree(&mut rng, &root);
         let tools = Tools::at(&root);
-        for _ in 0..GLOBS {
-            let pattern = dice.pick(GLOB_PATTERNS);
-            let include_ignored = dice.once_in(3);
+        for _ in 0..GLOBS_PER_TREE {
+            let pattern = rng.pick_one(GLOB_PATTERNS);
+            let include_ignored = rng.one_in(3);
             let ours = json!({ "pattern": pattern, "include_ignored": include_ignored });
             let mut got = tools.lines("Glob", ours.clone()).await;
             got.sort();
-            // Those that `rg` leaves, among those that match; a glob alone would overrule its ignore files.
+            // The files that `rg` does not ignore, restricted to the matching ones; a glob alone would
+            // override ignore files.
             let mut left = vec!["--files".to_owned(), "./".to_owned()];
             if include_ignored {
                 left.push("--no-ignore".to_owned());
@@ -282,9 +283,9 @@ async fn what_is_listed_is_what_rg_lists() {
             if pattern.contains("/.") || pattern.starts_with('.') {
                 left.push("--hidden".to_owned());
             }
-            let left = rg(&root, &left);
+            let left = run_rg(&root, &left);
             let glob = format!("--glob={pattern}");
-            let matching = rg(&root, &["--files", "-uu", &glob, "./"].map(str::to_owned));
+            let matching = run_rg(&root, &["--files", "-uu", &glob, "./"].map(str::to_owned));
             let mut want: Vec<String> = matching.into_iter().filter(|path| left.contains(path)).collect();
             want.sort();
             assert!(got == want, "tree {seed}: {ours}\n ours {got:#?}\n rg {want:#?}");

@@ -1,18 +1,18 @@
-//! WebFetch and WebSearch over TLS: servers on loopback with certificates of a test authority, names and public addresses
-//! played. The certificates last a hundred years, but for the one that has expired.
+//! WebFetch and WebSearch over TLS: servers on loopback with certificates of a test authority, simulated
+//! names and public addresses. The certificates are valid for a hundred years, except for the expired one.
 //!
-//! Whom a process trusts is said by a variable that is read once, so each test runs itself again as a process that
-//! trusts the test authority.
+//! The trusted authorities come from a variable that a process reads once, so each test runs itself again in
+//! a process that trusts the test authority.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot make its world has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its server has failed")]
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use minke_exec::address::{Outside, Resolve, Resolving};
-use minke_tool::{Call, News, Place, Tool, ToolError, ToolOutput};
+use minke_exec::address::{Dialer, HostResolver, ResolveFuture};
+use minke_tool::{CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput};
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools_in};
 use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -21,14 +21,14 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const GOOD: &[u8] = include_bytes!("good.cert.pem");
 const EXPIRED: &[u8] = include_bytes!("expired.cert.pem");
-/// Signed by an authority that nobody trusts.
+/// Signed by an untrusted authority.
 const UNKNOWN: &[u8] = include_bytes!("unknown.cert.pem");
 const KEY: &[u8] = include_bytes!("server.key.pem");
-/// Tells a test that it is the process that trusts.
+/// Marks the process that trusts the test authority.
 const TRUSTING: &str = "MINKE_TEST_TRUSTS_ITS_AUTHORITY";
 
-/// Whether this process trusts the test authority. If not, one that does is run, and must do well.
-fn trusting(test: &str) -> bool {
+/// Returns whether this process trusts the test authority. If not, runs the test in a process that does.
+fn trusts_test_authority(test: &str) -> bool {
     if std::env::var_os(TRUSTING).is_some() {
         return true;
     }
@@ -45,58 +45,58 @@ fn trusting(test: &str) -> bool {
     false
 }
 
-/// Every name has the same public address.
-struct Names;
+/// Resolves every name to the same public address.
+struct PublicResolver;
 
-impl Resolve for Names {
-    fn resolve(&self, _: &str) -> Resolving {
+impl HostResolver for PublicResolver {
+    fn resolve(&self, _: &str) -> ResolveFuture {
         Box::pin(std::future::ready(Ok(vec!["93.184.216.34".parse().unwrap()])))
     }
 }
 
-/// A server that speaks TLS and keeps the paths that it was asked for.
-struct Server {
+/// A TLS server that records the requested paths.
+struct TlsTestServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    paths: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
-    fn start(certificate: &[u8], answers: fn(&str) -> Vec<u8>) -> Server {
+impl TlsTestServer {
+    fn start(certificate: &[u8], answers: fn(&str) -> Vec<u8>) -> TlsTestServer {
         let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
         let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&asked);
-        // Ends with the process of the test.
+        let paths = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&paths);
+        // Ends with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-                // A client that does not trust us, or has enough, hangs up.
-                drop(serve(StreamOwned::new(connection, stream), &kept, answers));
+                // A client that rejects the certificate closes the connection.
+                drop(serve_request(StreamOwned::new(connection, stream), &kept, answers));
             }
         });
-        Server { address, asked }
+        TlsTestServer { address, paths }
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn requested_paths(&self) -> Vec<String> {
+        self.paths.lock().unwrap().clone()
     }
 
-    fn outside(&self) -> Outside {
+    fn dialer(&self) -> Dialer {
         let there = self.address;
-        Outside::played(Arc::new(Names), move |_| there)
+        Dialer::with_test_route(Arc::new(PublicResolver), move |_| there)
     }
 
-    fn fetcher(&self) -> Arc<dyn Tool> {
+    fn fetch_tool(&self) -> Arc<dyn Tool> {
         let settings = WebSettings { fetch: Some(FetchSettings::default()), search: None };
-        web_tools_in(&settings, &self.outside()).remove(0)
+        web_tools_in(&settings, &self.dialer()).remove(0)
     }
 }
 
-fn serve(
+fn serve_request(
     mut stream: impl Read + Write,
     kept: &Mutex<Vec<String>>,
     answers: fn(&str) -> Vec<u8>,
@@ -113,7 +113,7 @@ fn serve(
     stream.flush()
 }
 
-fn answer(headers: &str, body: &[u8]) -> Vec<u8> {
+fn text_response(headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -121,8 +121,8 @@ fn answer(headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// `size` letters, packed.
-fn packed(size: usize) -> Vec<u8> {
+/// Returns `size` letters, compressed.
+fn gzip_letters(size: usize) -> Vec<u8> {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..size / (1 << 20) {
         packer.write_all(&[b'x'; 1 << 20]).unwrap();
@@ -130,58 +130,58 @@ fn packed(size: usize) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
-fn pages(path: &str) -> Vec<u8> {
+fn respond_page(path: &str) -> Vec<u8> {
     match path {
-        "/long" => answer("", &vec![b'y'; 5 << 20]),
-        "/bomb" => answer("Content-Encoding: gzip\r\n", &packed(32 << 20)),
+        "/long" => text_response("", &vec![b'y'; 5 << 20]),
+        "/bomb" => text_response("Content-Encoding: gzip\r\n", &gzip_letters(32 << 20)),
         "/down" => b"HTTP/1.1 302 Found\r\nLocation: http://good.example/plain\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec(),
         "/on" => b"HTTP/1.1 302 Found\r\nLocation: /page\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec(),
         path if path.starts_with("/search") => {
-            answer("", br#"{"results":[{"title":"T","url":"https://a.example/","content":"C"}]}"#)
+            text_response("", br#"{"results":[{"title":"T","url":"https://a.example/","content":"C"}]}"#)
         }
-        _ => answer("", b"over TLS\n"),
+        _ => text_response("", b"over TLS\n"),
     }
 }
 
-async fn run(tool: &Arc<dyn Tool>, arguments: Value) -> Result<ToolOutput, ToolError> {
-    let place = Place { cwd: "/".into(), scope: minke_record::Scope::default() };
-    let call = Call::new("call_1", place, News::nobody());
-    tool.run(&arguments.to_string(), &call).await
+async fn run_tool(tool: &Arc<dyn Tool>, arguments: Value) -> Result<ToolOutput, ToolError> {
+    let place = ToolContext { cwd: "/".into(), scope: minke_record::Scope::default() };
+    let call = ToolInvocation::new("call_1", place, CommandEventSink::discard());
+    tool.execute(&arguments.to_string(), &call).await
 }
 
-async fn refused(tool: &Arc<dyn Tool>, url: &str) -> String {
-    match run(tool, json!({ "url": url })).await {
-        Err(ToolError::Failed(why)) => why,
+async fn fetch_error(tool: &Arc<dyn Tool>, url: &str) -> String {
+    match run_tool(tool, json!({ "url": url })).await {
+        Err(ToolError::ExecutionFailed(why)) => why,
         other => panic!("{url}: {other:?}"),
     }
 }
 
 #[tokio::test]
 async fn a_server_that_shows_a_good_certificate_is_asked() {
-    if !trusting("a_server_that_shows_a_good_certificate_is_asked") {
+    if !trusts_test_authority("a_server_that_shows_a_good_certificate_is_asked") {
         return;
     }
-    let server = Server::start(GOOD, pages);
-    let tool = server.fetcher();
+    let server = TlsTestServer::start(GOOD, respond_page);
+    let tool = server.fetch_tool();
     for path in ["/page", "/on"] {
-        let output = run(&tool, json!({ "url": format!("https://good.example{path}") })).await.unwrap();
+        let output = run_tool(&tool, json!({ "url": format!("https://good.example{path}") })).await.unwrap();
         assert!(output.content.unwrap().contains("over TLS"));
         assert!(output.summary.contains("https://good.example/page"), "{}", output.summary);
     }
-    assert_eq!(server.asked(), ["/page", "/on", "/page"]);
+    assert_eq!(server.requested_paths(), ["/page", "/on", "/page"]);
     let search = SearchSettings {
         base_url: Some("https://good.example".to_owned()),
         ..SearchSettings::new(SearchKind::Searxng)
     };
     let settings = WebSettings { fetch: None, search: Some(search) };
-    let search = web_tools_in(&settings, &server.outside()).remove(0);
-    let found = run(&search, json!({ "query": "x" })).await.unwrap();
+    let search = web_tools_in(&settings, &server.dialer()).remove(0);
+    let found = run_tool(&search, json!({ "query": "x" })).await.unwrap();
     assert!(found.content.unwrap().contains("https://a.example/"));
 }
 
 #[tokio::test]
 async fn a_certificate_that_is_not_good_is_told_and_nothing_is_sent() {
-    if !trusting("a_certificate_that_is_not_good_is_told_and_nothing_is_sent") {
+    if !trusts_test_authority("a_certificate_that_is_not_good_is_told_and_nothing_is_sent") {
         return;
     }
     for (certificate, url, words) in [
@@ -189,20 +189,20 @@ async fn a_certificate_that_is_not_good_is_told_and_nothing_is_sent() {
         (EXPIRED, "https://expired.example/", ["expired", "another source"]),
         (UNKNOWN, "https://unknown.example/", ["does not trust", "another source"]),
     ] {
-        let server = Server::start(certificate, pages);
-        let why = refused(&server.fetcher(), url).await;
+        let server = TlsTestServer::start(certificate, respond_page);
+        let why = fetch_error(&server.fetch_tool(), url).await;
         assert!(why.starts_with(&format!("cannot fetch {url}: ")), "{why}");
         for word in words {
             assert!(why.contains(word), "{url}: `{word}` is missing: {why}");
         }
         assert!(why.len() < 400, "{why}");
-        assert!(server.asked().is_empty(), "something was sent");
+        assert!(server.requested_paths().is_empty(), "a request was sent");
         let search =
             SearchSettings { base_url: Some(url.to_owned()), ..SearchSettings::new(SearchKind::Searxng) };
         let settings = WebSettings { fetch: None, search: Some(search) };
-        let search = web_tools_in(&settings, &server.outside()).remove(0);
-        match run(&search, json!({ "query": "x" })).await {
-            Err(ToolError::Failed(why)) => assert!(why.contains(words[0]), "{why}"),
+        let search = web_tools_in(&settings, &server.dialer()).remove(0);
+        match run_tool(&search, json!({ "query": "x" })).await {
+            Err(ToolError::ExecutionFailed(why)) => assert!(why.contains(words[0]), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -210,7 +210,7 @@ async fn a_certificate_that_is_not_good_is_told_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn a_server_without_tls_is_told() {
-    if !trusting("a_server_without_tls_is_told") {
+    if !trusts_test_authority("a_server_without_tls_is_told") {
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -221,32 +221,33 @@ async fn a_server_without_tls_is_told() {
         }
     });
     let settings = WebSettings { fetch: Some(FetchSettings::default()), search: None };
-    let outside = Outside::played(Arc::new(Names), move |_| there);
-    let why = refused(&web_tools_in(&settings, &outside).remove(0), "https://good.example/").await;
+    let outside = Dialer::with_test_route(Arc::new(PublicResolver), move |_| there);
+    let why = fetch_error(&web_tools_in(&settings, &outside).remove(0), "https://good.example/").await;
     assert!(why.contains("does not speak TLS") && why.contains("http://"), "{why}");
 }
 
 #[tokio::test]
 async fn a_way_out_of_tls_is_named_and_not_taken() {
-    if !trusting("a_way_out_of_tls_is_named_and_not_taken") {
+    if !trusts_test_authority("a_way_out_of_tls_is_named_and_not_taken") {
         return;
     }
-    let server = Server::start(GOOD, pages);
-    let why = refused(&server.fetcher(), "https://good.example/down").await;
+    let server = TlsTestServer::start(GOOD, respond_page);
+    let why = fetch_error(&server.fetch_tool(), "https://good.example/down").await;
     assert!(why.contains("http://good.example/plain") && why.contains("not encrypted"), "{why}");
-    assert_eq!(server.asked(), ["/down"]);
+    assert_eq!(server.requested_paths(), ["/down"]);
 }
 
 #[tokio::test]
 async fn what_comes_over_tls_is_bounded_packed_or_not() {
-    if !trusting("what_comes_over_tls_is_bounded_packed_or_not") {
+    if !trusts_test_authority("what_comes_over_tls_is_bounded_packed_or_not") {
         return;
     }
-    let server = Server::start(GOOD, pages);
+    let server = TlsTestServer::start(GOOD, respond_page);
     for path in ["/long", "/bomb"] {
-        let output = run(&server.fetcher(), json!({ "url": format!("https://good.example{path}") })).await;
+        let output =
+            run_tool(&server.fetch_tool(), json!({ "url": format!("https://good.example{path}") })).await;
         let content = output.unwrap().content.unwrap();
         assert!(content.len() <= 64 * 1024, "{path}: {}", content.len());
-        assert!(content.contains("longer than is loaded"), "{path}: {content:.300}");
+        assert!(content.contains("longer than the limit"), "{path}: {content:.300}");
     }
 }

@@ -1,36 +1,25 @@
-//! The terminal's mind: what has happened goes in, what is to be done comes out, and a picture can be drawn at any time.
+//! The state machine of the terminal UI: messages come in, effects come out, and the screen can be drawn at
+//! any time.
 //!
-//! Nothing here waits, reads or writes: time comes as a value, and so does everything from outside. Here: the state, and
-//! who gets which message. Its parts: the attached session (`talk`), what keys do (`act`), words after a slash (`slash`),
-//! lists and texts over the conversation (`over`), pop-ups of the composer (`popup`), the picture (`draw`).
-//! Invariant: an input that was typed is in the composer, under way to a pod, or in its log
-//! (`an_input_that_is_refused_comes_back`, `what_was_under_way_is_said_again_to_the_pod_that_was_started_anew`).
+//! Performs no I/O and never waits; time and all data come as messages. Here: the state and the dispatch of
+//! messages. Parts: the attached session (`session`), actions of keys (`actions`), slash commands (`slash`),
+//! overlays (`overlay`), completions (`popup`), drawing (`draw`).
+//! Invariant: a typed input is in the composer, on its way to a pod, or in the log
+//! (`an_input_that_is_refused_comes_back`,
+//! `what_was_under_way_is_said_again_to_the_pod_that_was_started_anew`).
 
-mod act;
-mod answer;
-mod beginnings;
-mod draw;
-mod gather;
-mod help;
-mod inbox;
-mod line;
-mod list;
-mod looks;
+mod actions;
+mod format;
+mod history;
+mod incoming;
+mod input;
+mod load_log;
 mod msg;
-mod opening;
-mod orders;
-mod over;
-mod pane;
-mod pending;
-mod popup;
-mod settings;
-mod slash;
-mod status;
-mod talk;
+mod pod_actions;
+mod polling;
+mod session;
 mod time;
-mod told;
-mod useful;
-mod words;
+mod views;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,361 +28,366 @@ use minke_protocol::Method;
 use minke_record::{AskId, InputSegment, Millis, SessionId};
 use minke_view::{BlockId, PodRow};
 
-pub use msg::{Do, Link, Msg};
+pub use msg::{AppEffect, AppMessage, LinkEvent};
 
-use crate::composer::{Composer, Draft};
-use crate::event::{Key, TermEvent};
-use crate::keep::Settings;
-use crate::keys::{Action, Keys, Place};
-use crate::outside::{FirstRun, ModelLine, Question};
+use crate::backend::{BackendRequest, FirstRun, ModelLine};
+use crate::composer::{Composer, ComposerDraft};
+use crate::event::{KeyPress, TerminalEvent};
+use crate::keys::{Action, KeyBindings, KeyContext};
 use crate::paint::{CardKeys, Theme, ThemeName};
 use crate::panes::{AskRow, ThreadRow};
-use line::Line;
-use orders::Waiting;
-use over::Over;
-use pending::{Noting, Pending};
-use popup::Popup;
-use talk::Talk;
-use time::STAYS;
+use crate::storage::TuiSettings;
+use input::pending::{NotePrompt, PendingReply};
+use input::popup::CompletionPopup;
+use input::text_prompt::TextPrompt;
+use pod_actions::BlockedInput;
+use session::AttachedSession;
+use time::STICKY_SINCE;
+use views::overlay::Overlay;
 
-/// How long the second of two presses may take.
-const TWICE_MS: Millis = 1_500;
+/// Time within which the second of two presses counts.
+const QUIT_TWICE_MS: Millis = 1_500;
 const ESCAPE_TWICE_MS: Millis = 600;
-/// What is said until it has come about.
-const PAUSING: &str = "pausing at the next safe point";
-const RESUMING: &str = "going on";
-const STARTING: &str = "the pod died; starting it again";
-/// A question that has just appeared is not answered by a key that was meant for something else.
-const STARTLED_MS: Millis = 350;
+/// Shown until the pause has taken effect.
+const PAUSING_TEXT: &str = "pausing at the next safe point";
+const RESUMING_TEXT: &str = "resuming";
+const RESTARTING_TEXT: &str = "the pod has crashed; restarting it";
+/// A key pressed so soon after an ask appeared was meant for something else and does not answer it.
+const ASK_GUARD_MS: Millis = 350;
 
-/// What the terminal begins with.
+/// The initial settings of the UI.
 #[derive(Debug, Clone, Default)]
-pub struct Setup {
+pub struct AppSetup {
     pub cwd: PathBuf,
-    /// The person's own directory, which is shown as `~`.
+    /// The user's home directory, shown as `~`.
     pub home: Option<PathBuf>,
-    /// A name that no other terminal has, for the inputs that are sent.
+    /// Unique prefix for the ids of sent inputs.
     pub seed: String,
-    pub keys: Keys,
-    pub settings: Settings,
-    /// No colours, whatever is set.
+    pub keys: KeyBindings,
+    pub settings: TuiSettings,
+    /// Disables colours in any case.
     pub no_color: bool,
-    /// Plain lines for a screen reader this once, whatever is set.
+    /// Enables screen-reader lines in any case, for this start only.
     pub plain: bool,
-    pub past: Vec<String>,
-    /// What was typed before a session was there.
-    pub draft: Option<Draft>,
-    /// Nothing is said and nothing is ordered: somebody else does it all.
-    pub looks_on: bool,
-    /// What is to be told first: mistakes in `keys.toml`.
+    pub history: Vec<String>,
+    /// A draft that was typed before a session existed.
+    pub draft: Option<ComposerDraft>,
+    /// Read-only mode: sends no inputs and changes nothing.
+    pub read_only: bool,
+    /// Warnings at the start: errors in `keys.toml`.
     pub problems: Vec<String>,
 }
 
-/// Who takes the keys.
+/// The part of the screen that receives keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Focus {
+enum AppFocus {
     Composer,
-    Question(AskId),
+    Ask(AskId),
     Block(BlockId),
 }
 
 pub struct App {
-    setup: Setup,
+    setup: AppSetup,
     theme: Theme,
     now: Millis,
     composer: Composer,
-    focus: Focus,
-    talk: Option<Talk>,
-    /// A session is being joined or made.
+    focus: AppFocus,
+    session: Option<AttachedSession>,
+    /// A session that is being joined or created.
     joining: Option<String>,
-    /// The first input of one that is being made.
-    launching: Option<Vec<InputSegment>>,
-    over: Option<Over>,
-    /// A line that is typed for something else than the conversation.
-    line: Option<Line>,
-    /// An input whose directory is held by somebody else.
-    waiting: Option<Waiting>,
-    /// Open questions of all pods, oldest first.
+    /// The first input of a session that is being created.
+    launch_input: Option<Vec<InputSegment>>,
+    overlay: Option<Overlay>,
+    /// An open single-line prompt.
+    text_prompt: Option<TextPrompt>,
+    /// An input whose directory is locked by another pod.
+    blocked_input: Option<BlockedInput>,
+    /// Open asks of all pods, oldest first.
     asks: Vec<AskRow>,
-    /// What was told of logs that cannot be read.
-    unread: Vec<String>,
-    /// It was looked everywhere for who asks.
-    looked: bool,
-    /// Models of servers on this machine that have answered.
-    local: Vec<ModelLine>,
-    popup: Option<Popup>,
-    /// What was nearly a command when it was to be said.
-    slipped: Option<String>,
-    noting: Option<Noting>,
+    /// Warnings about logs that could not be read.
+    unreadable_logs: Vec<String>,
+    /// The open asks of all pods are known.
+    asks_loaded: bool,
+    /// Models of local servers that have responded.
+    local_models: Vec<ModelLine>,
+    popup: Option<CompletionPopup>,
+    /// An unknown command that was similar to an existing one.
+    unknown_command: Option<String>,
+    note_prompt: Option<NotePrompt>,
     pods: Vec<PodRow>,
     threads: Vec<ThreadRow>,
     first_run: Option<FirstRun>,
-    /// The row that is chosen in the opening view.
-    chosen: usize,
-    /// The model of the next session, if one was chosen here.
+    /// The selected row in the start screen.
+    selected_row: usize,
+    /// The selected model for the next session.
     model: Option<String>,
-    said: Option<(String, Millis)>,
-    left_once: Option<Millis>,
-    escaped_once: Option<Millis>,
-    /// When the newest question came.
-    asked_at: Millis,
-    tokens: u64,
-    pending: BTreeMap<u64, Pending>,
-    kept: Draft,
+    footer_message: Option<(String, Millis)>,
+    leave_pressed_at: Option<Millis>,
+    escape_pressed_at: Option<Millis>,
+    /// Time at which the newest ask appeared.
+    ask_shown_at: Millis,
+    last_token: u64,
+    pending: BTreeMap<u64, PendingReply>,
+    saved_draft: ComposerDraft,
     dirty: bool,
-    doing: Vec<Do>,
+    effects: Vec<AppEffect>,
 }
 
 impl App {
-    pub fn new(setup: Setup) -> App {
-        let mut composer = Composer::new(setup.past.clone());
+    pub fn new(setup: AppSetup) -> App {
+        let mut composer = Composer::new(setup.history.clone());
         composer.set_vi(setup.settings.vi);
-        let theme = theme_of(&setup);
+        let theme = setup_theme(&setup);
         let mut app = App {
             theme,
             now: 0,
             composer,
-            focus: Focus::Composer,
-            talk: None,
+            focus: AppFocus::Composer,
+            session: None,
             joining: None,
-            launching: None,
-            over: None,
-            line: None,
-            waiting: None,
+            launch_input: None,
+            overlay: None,
+            text_prompt: None,
+            blocked_input: None,
             asks: Vec::new(),
-            unread: Vec::new(),
-            looked: false,
-            local: Vec::new(),
+            unreadable_logs: Vec::new(),
+            asks_loaded: false,
+            local_models: Vec::new(),
             popup: None,
-            slipped: None,
-            noting: None,
+            unknown_command: None,
+            note_prompt: None,
             pods: Vec::new(),
             threads: Vec::new(),
             first_run: None,
-            chosen: 0,
+            selected_row: 0,
             model: None,
-            said: None,
-            left_once: None,
-            escaped_once: None,
-            asked_at: 0,
-            tokens: 0,
+            footer_message: None,
+            leave_pressed_at: None,
+            escape_pressed_at: None,
+            ask_shown_at: 0,
+            last_token: 0,
             pending: BTreeMap::new(),
-            kept: Draft::default(),
+            saved_draft: ComposerDraft::default(),
             dirty: true,
-            doing: Vec::new(),
+            effects: Vec::new(),
             setup,
         };
         if let Some(draft) = app.setup.draft.take() {
-            app.kept = draft.clone();
-            app.composer.set(draft);
+            app.saved_draft = draft.clone();
+            app.composer.set_draft(draft);
         }
         app
     }
 
-    /// Without a session: what there is.
-    pub fn open(&mut self, now: Millis) -> Vec<Do> {
-        self.begin(now);
-        self.ask(Question::FirstRun, Pending::FirstRun);
-        self.ask(Question::Pods, Pending::Pods);
-        self.ask_asks(true);
-        self.ask(
-            Question::Threads { words: String::new(), everywhere: false },
-            Pending::Threads { words: String::new() },
+    /// Starts without a session and shows the start screen.
+    pub fn show_start(&mut self, now: Millis) -> Vec<AppEffect> {
+        self.start_app(now);
+        self.ask_backend(BackendRequest::FirstRun, PendingReply::FirstRun);
+        self.ask_backend(BackendRequest::Pods, PendingReply::Pods);
+        self.request_asks(true);
+        self.ask_backend(
+            BackendRequest::Threads { words: String::new(), everywhere: false },
+            PendingReply::Threads { words: String::new() },
         );
-        std::mem::take(&mut self.doing)
+        std::mem::take(&mut self.effects)
     }
 
-    /// With one.
-    pub fn attach(&mut self, session: SessionId, now: Millis) -> Vec<Do> {
-        self.begin(now);
-        self.join(session);
-        std::mem::take(&mut self.doing)
+    /// Starts with a session.
+    pub fn attach_session(&mut self, session: SessionId, now: Millis) -> Vec<AppEffect> {
+        self.start_app(now);
+        self.join_session(session);
+        std::mem::take(&mut self.effects)
     }
 
-    fn begin(&mut self, now: Millis) {
+    fn start_app(&mut self, now: Millis) {
         self.now = now;
         let problems = std::mem::take(&mut self.setup.problems);
         if let Some(first) = problems.first() {
             let more = problems.len() - 1;
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-            self.say(format!("{first}{more}"));
+            self.show_note(format!("{first}{more}"));
         }
     }
 
-    pub fn update(&mut self, msg: Msg, now: Millis) -> Vec<Do> {
+    pub fn update(&mut self, msg: AppMessage, now: Millis) -> Vec<AppEffect> {
         self.now = now;
         match msg {
-            Msg::Tick => self.tick(),
-            Msg::Around => self.look_around(),
-            other if self.is_no_news(&other) => {}
+            AppMessage::Tick => self.handle_tick(),
+            AppMessage::Poll => self.poll_pods(),
+            other if self.is_unchanged(&other) => {}
             other => {
                 self.dirty = true;
-                self.hear(other);
-                self.settle();
+                self.handle_message(other);
+                self.settle_state();
             }
         }
-        std::mem::take(&mut self.doing)
+        std::mem::take(&mut self.effects)
     }
 
-    fn hear(&mut self, msg: Msg) {
+    fn handle_message(&mut self, msg: AppMessage) {
         match msg {
-            Msg::Term(TermEvent::Key(key)) => {
-                if self.said.as_ref().is_some_and(|(_, at)| *at == STAYS) {
-                    self.said = None;
+            AppMessage::Terminal(TerminalEvent::KeyPress(key)) => {
+                if self.footer_message.as_ref().is_some_and(|(_, at)| *at == STICKY_SINCE) {
+                    self.footer_message = None;
                     self.dirty = true;
                 }
-                self.press(key);
+                self.press_key(key);
             }
-            Msg::Term(TermEvent::Paste(text)) => self.pasted(&text),
-            Msg::Term(TermEvent::Wheel(lines)) => self.scroll(i64::from(lines)),
-            Msg::Term(TermEvent::Resize) => {}
-            Msg::Term(TermEvent::Focus(_)) | Msg::Tick | Msg::Around => {}
-            Msg::Frame(frame) => self.frame(&frame),
-            Msg::Reply { token, data } => self.reply(token, &data),
-            Msg::Link(link) => self.link(link),
-            Msg::Told { token, result } => self.told(token, *result),
-            Msg::Edited(Ok(text)) => {
-                self.composer.replace(text.trim_end_matches('\n'));
+            AppMessage::Terminal(TerminalEvent::Paste(text)) => self.paste_text(&text),
+            AppMessage::Terminal(TerminalEvent::Wheel(lines)) => self.scroll_lines(i64::from(lines)),
+            AppMessage::Terminal(TerminalEvent::Resize) => {}
+            AppMessage::Terminal(TerminalEvent::Focus(_)) | AppMessage::Tick | AppMessage::Poll => {}
+            AppMessage::Frame(frame) => self.handle_frame(&frame),
+            AppMessage::Reply { token, data } => self.handle_reply(token, &data),
+            AppMessage::LinkEvent(link) => self.handle_link_event(link),
+            AppMessage::Response { token, result } => self.handle_response(token, *result),
+            AppMessage::Edited(Ok(text)) => {
+                self.composer.replace_text(text.trim_end_matches('\n'));
             }
-            Msg::Edited(Err(why)) => self.say(format!("the editor: {why}")),
+            AppMessage::Edited(Err(why)) => self.show_note(format!("the editor: {why}")),
         }
     }
 
-    /// After everything that has happened: whose keys they are, and what is to be kept.
-    fn settle(&mut self) {
+    /// Updates focus and drafts after each message.
+    fn settle_state(&mut self) {
         self.settle_focus();
-        self.settle_popup();
-        self.settle_beginnings();
-        self.settle_look();
-        if let Some(trouble) = self.composer.trouble() {
-            self.say(trouble);
+        self.update_popup();
+        self.request_missing();
+        self.request_preview();
+        if let Some(error) = self.composer.take_error() {
+            self.show_note(error);
         }
-        if self.noting.is_none() && self.line.is_none() {
-            let draft = self.composer.draft();
-            if draft != self.kept {
-                let of = self.talk.as_ref().map(|talk| talk.session);
-                self.doing.push(Do::SaveDraft { of, draft: draft.clone() });
-                self.kept = draft;
+        if self.note_prompt.is_none() && self.text_prompt.is_none() {
+            let draft = self.composer.to_draft();
+            if draft != self.saved_draft {
+                let session = self.session.as_ref().map(|attached| attached.session);
+                self.effects.push(AppEffect::SaveDraft { session, draft: draft.clone() });
+                self.saved_draft = draft;
             }
         }
     }
 
-    /// A new question takes the keys if nothing is being typed; an answered one gives them back.
+    /// Moves the focus to a new ask unless the user is typing, and back after its answer.
     fn settle_focus(&mut self) {
-        let Some(talk) = self.talk.as_mut().filter(|_| !self.setup.looks_on) else { return };
-        if talk.blocks().is_empty() {
+        let Some(attached) = self.session.as_mut().filter(|_| !self.setup.read_only) else { return };
+        if attached.session_blocks().is_empty() {
             return;
         }
-        let newest = talk.newest_ask();
-        if newest != talk.asked {
-            talk.asked = newest;
+        let newest = attached.newest_ask();
+        if newest != attached.newest_seen_ask {
+            attached.newest_seen_ask = newest;
             if let Some(ask) = newest {
-                // One that was there before the person came startles nobody.
-                self.asked_at = if talk.fresh { 0 } else { self.now };
-                if self.composer.is_empty() && self.noting.is_none() && self.focus == Focus::Composer {
-                    self.focus = Focus::Question(ask);
+                // An ask that existed before the attach needs no guard time.
+                self.ask_shown_at = if attached.is_fresh { 0 } else { self.now };
+                if self.composer.is_empty() && self.note_prompt.is_none() && self.focus == AppFocus::Composer
+                {
+                    self.focus = AppFocus::Ask(ask);
                 }
             }
         }
-        talk.fresh = false;
-        let Some(talk) = &self.talk else { return };
+        attached.is_fresh = false;
+        let Some(talk) = &self.session else { return };
         match self.focus {
-            Focus::Question(ask) if !talk.is_open(ask) => {
-                let next = talk.oldest_ask().filter(|_| self.composer.is_empty() && self.noting.is_none());
-                self.focus = next.map_or(Focus::Composer, Focus::Question);
-                self.asked_at = self.now;
+            AppFocus::Ask(ask) if !talk.is_ask_open(ask) => {
+                let next =
+                    talk.oldest_ask().filter(|_| self.composer.is_empty() && self.note_prompt.is_none());
+                self.focus = next.map_or(AppFocus::Composer, AppFocus::Ask);
+                self.ask_shown_at = self.now;
             }
-            Focus::Block(block) if !talk.has(block) => self.focus = Focus::Composer,
-            Focus::Composer | Focus::Question(_) | Focus::Block(_) => {}
+            AppFocus::Block(block) if !talk.has_block(block) => self.focus = AppFocus::Composer,
+            AppFocus::Composer | AppFocus::Ask(_) | AppFocus::Block(_) => {}
         }
-        if self.noting.as_ref().is_some_and(|noting| !talk.is_open(noting.ask)) {
-            self.stop_noting();
-            self.say("the question was answered elsewhere");
+        if self.note_prompt.as_ref().is_some_and(|noting| !talk.is_ask_open(noting.ask)) {
+            self.close_note();
+            self.show_note("the question was answered in another client");
         }
     }
 
-    /// The last entry of the attached session that is here: where to go on after the connection was lost.
-    pub fn position(&self) -> Option<minke_record::Position> {
-        self.talk.as_ref().and_then(|talk| talk.conversation.position())
+    /// Returns the last known entry of the attached session, for resuming after a disconnect.
+    pub fn log_position(&self) -> Option<minke_record::Position> {
+        self.session.as_ref().and_then(|attached| attached.conversation.position())
     }
 
-    fn token(&mut self, pending: Pending) -> u64 {
-        self.tokens += 1;
-        self.pending.insert(self.tokens, pending);
-        self.tokens
+    fn new_token(&mut self, pending: PendingReply) -> u64 {
+        self.last_token += 1;
+        self.pending.insert(self.last_token, pending);
+        self.last_token
     }
 
-    fn ask(&mut self, question: Question, pending: Pending) {
-        let token = self.token(pending);
-        self.doing.push(Do::Ask { token, question });
+    fn ask_backend(&mut self, request: BackendRequest, pending: PendingReply) {
+        let token = self.new_token(pending);
+        self.effects.push(AppEffect::Request { token, request });
     }
 
-    fn send(&mut self, method: Method, pending: Pending) {
-        if !self.talk.as_ref().is_some_and(Talk::is_joined) {
-            self.say("no pod is attached");
+    fn send_method(&mut self, method: Method, pending: PendingReply) {
+        if !self.session.as_ref().is_some_and(AttachedSession::is_joined) {
+            self.show_note("no pod is attached");
             return;
         }
-        let token = self.token(pending);
-        self.doing.push(Do::Send { token, method });
+        let token = self.new_token(pending);
+        self.effects.push(AppEffect::Send { token, method });
     }
 
-    fn join(&mut self, session: SessionId) {
-        if self.talk.as_ref().is_some_and(|talk| talk.session == session && talk.is_joined()) {
+    fn join_session(&mut self, session: SessionId) {
+        if self.session.as_ref().is_some_and(|attached| attached.session == session && attached.is_joined()) {
             return;
         }
-        self.joining = Some("reaching the pod".to_owned());
-        self.over = None;
-        self.doing.push(Do::Attach { session, again: false });
+        self.joining = Some("connecting to the pod".to_owned());
+        self.overlay = None;
+        self.effects.push(AppEffect::Attach { session, rejoin: false });
     }
 
-    /// The key of an action as a sentence names it; without one, what `keys.toml` calls it.
-    fn spoken(&self, action: Action) -> String {
-        self.setup.keys.key_of(action).map_or_else(|| format!("`{}`", action.name()), Key::spoken)
+    /// Returns the key of an action for sentences, or the name of the action in `keys.toml` if it has none.
+    fn key_label(&self, action: Action) -> String {
+        self.setup
+            .keys
+            .first_key(action)
+            .map_or_else(|| format!("`{}`", action.name()), KeyPress::display_name)
     }
 
-    /// Where keys count now.
-    fn place(&self) -> Place {
-        match (&self.over, self.focus) {
-            (Some(_), _) => Place::List,
-            (None, Focus::Question(_)) => Place::Question,
-            (None, Focus::Block(_)) => Place::Block,
-            (None, Focus::Composer) => Place::Composer,
+    /// Returns the current context of keys.
+    fn key_context(&self) -> KeyContext {
+        match (&self.overlay, self.focus) {
+            (Some(_), _) => KeyContext::List,
+            (None, AppFocus::Ask(_)) => KeyContext::Ask,
+            (None, AppFocus::Block(_)) => KeyContext::Block,
+            (None, AppFocus::Composer) => KeyContext::Composer,
         }
     }
 
-    fn pasted(&mut self, text: &str) {
-        if self.over.is_some() && self.line.is_none() {
-            return self.filter_text(text);
+    fn paste_text(&mut self, text: &str) {
+        if self.overlay.is_some() && self.text_prompt.is_none() {
+            return self.add_filter_text(text);
         }
-        if self.setup.looks_on {
+        if self.setup.read_only {
             return;
         }
-        self.focus = Focus::Composer;
-        if let Err(why) = self.composer.paste(text) {
-            self.say(why);
+        self.focus = AppFocus::Composer;
+        if let Err(why) = self.composer.paste_text(text) {
+            self.show_note(why);
         }
     }
 
-    fn press(&mut self, key: Key) {
-        self.act_on(key);
+    fn press_key(&mut self, key: KeyPress) {
+        self.handle_key(key);
     }
 }
 
-fn theme_of(setup: &Setup) -> Theme {
-    let wished = setup.settings.theme.as_deref().and_then(ThemeName::named).unwrap_or_default();
+fn setup_theme(setup: &AppSetup) -> Theme {
+    let wished = setup.settings.theme.as_deref().and_then(ThemeName::from_name).unwrap_or_default();
     let theme = match (setup.settings.plain || setup.plain, setup.no_color) {
-        (true, _) => Theme::plain(),
+        (true, _) => Theme::screen_reader(),
         (false, true) => Theme::new(ThemeName::None),
         (false, false) => Theme::new(wished),
     };
-    let key = |action| setup.keys.key_of(action);
+    let key = |action| setup.keys.first_key(action);
     let keys = CardKeys {
         once: key(Action::Once),
         session: key(Action::Session),
         rule: key(Action::Rule),
         deny: key(Action::Deny),
         abort: key(Action::Abort),
-        go_on: key(Action::Send),
+        resume: key(Action::Send),
     };
     Theme { keys, ..theme }
 }

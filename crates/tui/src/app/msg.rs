@@ -1,104 +1,104 @@
-//! What comes to the terminal's mind, and what it wants done: two closed lists.
+//! Messages to the UI state machine, and its effects.
 
 use std::path::PathBuf;
 
 use minke_protocol::{Frame, Method, ReplyData};
 use minke_record::{InputSegment, SessionId};
 
-use crate::composer::Draft;
-use crate::event::TermEvent;
-use crate::keep::Settings;
-use crate::outside::{Answer, Holder, Question, Trouble, Where};
+use crate::backend::{BackendError, BackendRequest, BackendResponse, ScopeHolder, WorkTarget};
+use crate::composer::ComposerDraft;
+use crate::event::TerminalEvent;
+use crate::storage::TuiSettings;
 
-/// Something has happened.
+/// A message to the UI.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Msg {
-    Term(TermEvent),
-    /// The pod said something.
+pub enum AppMessage {
+    Terminal(TerminalEvent),
+    /// A frame from the pod.
     Frame(Box<Frame>),
-    /// The pod answered the method that was sent with this token.
+    /// The pod's reply to the method with this token.
     Reply {
         token: u64,
         data: ReplyData,
     },
-    Link(Link),
-    /// The program around answered.
-    Told {
+    LinkEvent(LinkEvent),
+    /// The response of the backend.
+    Response {
         token: u64,
-        result: Box<Result<Answer, Trouble>>,
+        result: Box<Result<BackendResponse, BackendError>>,
     },
-    /// The person's own editor is closed.
+    /// The external editor has exited.
     Edited(Result<String, String>),
     /// Time has passed.
     Tick,
-    /// It is time to see who lives and who asks.
-    Around,
+    /// Time to poll running pods and open asks.
+    Poll,
 }
 
-/// News of the connection.
+/// A change of the connection.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Link {
-    /// A pod is reached; everything it says follows. With the draft that was kept for its session.
-    Joined { session: SessionId, name: String, draft: Option<Draft> },
-    /// It was not.
-    Failed(Trouble),
-    /// No session was begun: somebody else writes there.
-    Held(Holder),
+pub enum LinkEvent {
+    /// The pod is connected and sends frames. Contains the saved draft of the session.
+    Joined { session: SessionId, name: String, draft: Option<ComposerDraft> },
+    /// The connection failed.
+    Failed(BackendError),
+    /// No session was created, because another pod has write access to the directory.
+    ScopeHeld(ScopeHolder),
     /// The connection has ended.
     Lost,
 }
 
-/// Something is to be done.
+/// An effect that the main loop performs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Do {
-    /// To the pod that is attached.
+pub enum AppEffect {
+    /// Sends a method to the attached pod.
     Send {
         token: u64,
         method: Method,
     },
-    /// An input for it; words in it may refer to something.
-    Say {
+    /// Sends an input to the attached pod after resolving references.
+    SendInput {
         token: u64,
         input: Vec<InputSegment>,
         mode: minke_protocol::RunMode,
         op_id: String,
     },
-    /// To the pod at this socket: the answer to a child's question.
+    /// Sends a method to the pod at this socket: the answer to a child's ask.
     SendTo {
         token: u64,
         socket: PathBuf,
         method: Method,
     },
-    /// Leave the pod that is attached, if one is, and join this one. `again`: it is the same, go on where it stood.
+    /// Detaches from the current pod and joins this one. With `rejoin`, continues at the last position.
     Attach {
         session: SessionId,
-        again: bool,
+        rejoin: bool,
     },
-    /// A new session; its pod is joined.
+    /// Creates a session and joins its pod.
     Launch {
         input: Vec<InputSegment>,
         model: Option<String>,
-        place: Where,
+        place: WorkTarget,
     },
-    /// The terminal is the tour's until it ends; then this is answered.
+    /// Runs the tour in the terminal and then responds.
     Tour {
         token: u64,
     },
-    Ask {
+    Request {
         token: u64,
-        question: Question,
+        request: BackendRequest,
     },
-    /// To the clipboard, through the terminal.
+    /// Copies to the clipboard through the terminal.
     Copy(String),
-    /// The person's own editor with this text.
+    /// Opens the text in the user's editor.
     Edit(String),
     Suspend,
     Redraw,
     SaveDraft {
-        of: Option<SessionId>,
-        draft: Draft,
+        session: Option<SessionId>,
+        draft: ComposerDraft,
     },
-    AddPast(String),
-    SaveSettings(Settings),
+    AddHistory(String),
+    SaveSettings(TuiSettings),
     Quit,
 }

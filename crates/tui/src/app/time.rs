@@ -1,81 +1,82 @@
-//! What time does: words at the bottom go, what moves is drawn anew; and words for the person.
+//! Effects of time: footer messages expire, animations advance. Also the functions that show messages.
 
 use minke_record::Millis;
 
-use super::talk::Talk;
-use super::{App, TWICE_MS};
+use super::session::AttachedSession;
+use super::{App, QUIT_TWICE_MS};
 
-/// How long a word at the bottom stays.
-const SAID_MS: Millis = 6_000;
-/// When something was said that does not go by itself.
-pub(super) const STAYS: Millis = Millis::MAX - SAID_MS;
-/// How often something that moves is drawn anew.
-pub(super) const MOVES_MS: Millis = 250;
+/// Display time of a footer message.
+const MESSAGE_MS: Millis = 6_000;
+/// Start time of a message that does not expire.
+pub(super) const STICKY_SINCE: Millis = Millis::MAX - MESSAGE_MS;
+/// Interval of animations.
+pub(super) const ANIMATION_MS: Millis = 250;
 
 impl App {
-    pub(super) fn tick(&mut self) {
-        let over = |at: Option<Millis>, most: Millis| at.is_some_and(|at| self.now >= at + most);
-        if over(self.said.as_ref().map(|(_, at)| *at), SAID_MS) {
-            self.said = None;
+    pub(super) fn handle_tick(&mut self) {
+        let overlay = |at: Option<Millis>, most: Millis| at.is_some_and(|at| self.now >= at + most);
+        if overlay(self.footer_message.as_ref().map(|(_, at)| *at), MESSAGE_MS) {
+            self.footer_message = None;
             self.dirty = true;
         }
-        if over(self.left_once, TWICE_MS) {
-            self.left_once = None;
+        if overlay(self.leave_pressed_at, QUIT_TWICE_MS) {
+            self.leave_pressed_at = None;
             self.dirty = true;
         }
-        if self.moves() {
+        if self.is_animated() {
             self.dirty = true;
         }
-        self.settle_beginnings();
+        self.request_missing();
     }
 
-    /// Whether something on the screen changes by itself.
-    fn moves(&self) -> bool {
-        self.joining.is_some() || self.talk.as_ref().is_some_and(Talk::moves)
+    /// Returns whether something on the screen changes with time.
+    fn is_animated(&self) -> bool {
+        self.joining.is_some() || self.session.as_ref().is_some_and(AttachedSession::is_animated)
     }
 
-    /// When it is to be told that time has passed.
-    pub fn wants_tick(&self) -> Option<u64> {
-        if self.is_lacking() {
+    /// Returns the milliseconds until the next tick.
+    pub fn next_tick_ms(&self) -> Option<u64> {
+        if self.is_text_missing() {
             return Some(1);
         }
-        if self.moves() {
-            return Some(MOVES_MS);
+        if self.is_animated() {
+            return Some(ANIMATION_MS);
         }
-        let said = self.said.as_ref().filter(|(_, at)| *at != STAYS).map(|(_, at)| at + SAID_MS);
-        let left = self.left_once.map(|at| at + TWICE_MS);
-        let next = [said, left].into_iter().flatten().min()?;
+        let message =
+            self.footer_message.as_ref().filter(|(_, at)| *at != STICKY_SINCE).map(|(_, at)| at + MESSAGE_MS);
+        let left = self.leave_pressed_at.map(|at| at + QUIT_TWICE_MS);
+        let next = [message, left].into_iter().flatten().min()?;
         Some(next.saturating_sub(self.now).max(1))
     }
 
-    /// Something that the person is to know.
-    pub fn tell(&mut self, text: String, now: Millis) {
+    /// Shows a message to the user.
+    pub fn show_message(&mut self, text: String, now: Millis) {
         self.now = now;
-        self.say(text);
+        self.show_note(text);
     }
 
-    /// Whether the picture has changed since it was asked last.
+    /// Returns whether the screen has changed since the last call.
     pub fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)
     }
 
-    /// A word at the bottom, for a while.
-    pub(super) fn say(&mut self, text: impl Into<String>) {
-        self.said = Some((text.into(), self.now));
+    /// Shows a footer message for a while.
+    pub(super) fn show_note(&mut self, text: impl Into<String>) {
+        self.footer_message = Some((text.into(), self.now));
         self.dirty = true;
     }
 
-    /// What has come about need not be announced any longer.
-    pub(super) fn unsay(&mut self, text: &str) {
-        if self.said.as_ref().is_some_and(|(said, _)| said == text) {
-            self.said = None;
+    /// Removes an announcement that has taken effect.
+    pub(super) fn clear_note(&mut self, text: &str) {
+        if self.footer_message.as_ref().is_some_and(|(message, _)| message == text) {
+            self.footer_message = None;
             self.dirty = true;
         }
     }
 
-    /// Why something did not come about: it stays until the person does something.
-    pub(super) fn complain(&mut self, why: impl Into<String>) {
-        self.said = Some((why.into(), STAYS));
+    /// Shows an error until the next key.
+    pub(super) fn show_error(&mut self, why: impl Into<String>) {
+        self.footer_message = Some((why.into(), STICKY_SINCE));
         self.dirty = true;
     }
 }

@@ -1,19 +1,20 @@
-//! The composer: what is being typed, with chips for what is too long or no text, and what was sent before.
+//! The composer: the current input with attachments, and the input history.
 //!
-//! Here: a value that takes keys; nothing is sent or saved from here. Its parts: the text with its cursor and the way back
-//! (`field`, `units`), keys as in a shell (`shell`) and as in vi (`vi`), chips (`chips`), earlier inputs (`past`), the
-//! picture (`picture`). Elsewhere: what keys mean (`keys`), pop-ups (`app::popup`), the files of drafts and history (`keep`).
-//! Invariant: what is sent is what is shown, each chip with its whole content in its place
+//! A value that handles keys; it neither sends nor saves. Parts: the text with cursor and undo
+//! (`text_buffer`, `graphemes`), shell keys (`shell_keys`), vi keys (`vi`), attachments (`attachments`),
+//! earlier inputs (`history`), drawing (`layout`). Elsewhere: key bindings (`keys`), completions
+//! (`app::popup`), files of drafts and history (`storage`).
+//! Invariant: the sent input is the displayed text with the full content of each attachment in its place
 //! (`a_long_paste_is_a_chip_and_is_sent_whole`).
 
-mod chips;
-mod field;
-mod past;
-mod picture;
-mod shell;
+mod attachments;
+mod graphemes;
+mod history;
+mod layout;
+mod shell_keys;
 #[cfg(test)]
 mod tests;
-mod units;
+mod text_buffer;
 mod vi;
 
 use std::ops::Range;
@@ -21,149 +22,153 @@ use std::ops::Range;
 use minke_record::{InputSegment, Text};
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Code, Key};
-use chips::{Pasted, pasted, unique};
-use field::{Field, Step};
-use past::Past;
-use vi::Vi;
+use crate::event::{KeyPress, KeySymbol};
+use attachments::{PasteContent, classify_paste, unique_mark};
+use history::InputHistory;
+use text_buffer::{EditKind, TextBuffer};
+use vi::ViState;
 
-pub use chips::Chip;
-pub(crate) use past::PAST;
-pub(crate) use picture::Placed;
-pub(crate) use vi::{Heard, Mode};
+pub use attachments::Attachment;
+pub(crate) use history::MAX_INPUTS;
+pub(crate) use layout::ComposerStyle;
+pub(crate) use vi::{KeyResult, ViMode};
 
-/// What is being typed, as it is kept on disk.
+/// The current input as it is stored on disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Draft {
+pub struct ComposerDraft {
     pub text: String,
     #[serde(default)]
-    pub chips: Vec<Chip>,
+    pub chips: Vec<Attachment>,
 }
 
-/// A word that may refer to something: `@src/li`.
+/// A word that may be a reference: `@src/li`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
+pub(crate) struct ReferenceToken {
     pub(crate) sigil: char,
     pub(crate) rest: String,
-    /// It is the first word of the input.
-    pub(crate) first: bool,
+    /// The first word of the input.
+    pub(crate) is_first_word: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Composer {
-    field: Field,
-    /// If the person wants it so.
-    vi: Option<Vi>,
-    pastes: u64,
-    past: Past,
-    /// The first row that is seen.
-    top: usize,
+    buffer: TextBuffer,
+    /// Set if vi keys are enabled.
+    vi: Option<ViState>,
+    paste_count: u64,
+    history: InputHistory,
+    /// The first visible row.
+    top_row: usize,
 }
 
 impl Composer {
     pub(crate) fn new(past: Vec<String>) -> Composer {
-        Composer { past: Past::new(past), ..Composer::default() }
+        Composer { history: InputHistory::new(past), ..Composer::default() }
     }
 
     pub(crate) fn text(&self) -> String {
-        self.field.text().to_owned()
+        self.buffer.text().to_owned()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.field.text().trim().is_empty()
+        self.buffer.text().trim().is_empty()
     }
 
-    pub(crate) fn draft(&self) -> Draft {
-        Draft { text: self.text(), chips: self.field.standing() }
+    pub(crate) fn to_draft(&self) -> ComposerDraft {
+        ComposerDraft { text: self.text(), chips: self.buffer.attachments_in_text() }
     }
 
-    pub(crate) fn set(&mut self, draft: Draft) {
-        self.show(draft);
-        self.past.leave();
+    pub(crate) fn set_draft(&mut self, draft: ComposerDraft) {
+        self.show_draft(draft);
+        self.history.stop_recall();
         if let Some(vi) = &mut self.vi {
-            vi.begin(Mode::Insert);
+            vi.reset_mode(ViMode::Insert);
         }
     }
 
-    /// Another text, in whatever mode it is.
-    fn show(&mut self, draft: Draft) {
-        self.field.begin(draft.text, draft.chips);
+    /// Shows another draft in any mode.
+    fn show_draft(&mut self, draft: ComposerDraft) {
+        self.buffer.reset_text(draft.text, draft.chips);
         if let Some(vi) = &mut self.vi {
-            vi.begin(vi.mode());
-            vi.settle(&mut self.field);
+            vi.reset_mode(vi.mode());
+            vi.settle_cursor(&mut self.buffer);
         }
     }
 
-    /// Another text that came of this one: there is a way back.
-    pub(crate) fn replace(&mut self, text: &str) {
-        self.field.close_step();
-        self.field.change(Step::Alone, 0..self.field.text().len(), &chips::harmless(text));
-        self.past.leave();
-        self.settle();
+    /// Replaces the text with undo.
+    pub(crate) fn replace_text(&mut self, text: &str) {
+        self.buffer.end_edit_step();
+        self.buffer.replace_range(
+            EditKind::Single,
+            0..self.buffer.text().len(),
+            &attachments::strip_controls(text),
+        );
+        self.history.stop_recall();
+        self.settle_cursor();
     }
 
-    /// Keys as in vi, or as in a shell.
-    pub(crate) fn set_vi(&mut self, wanted: bool) {
-        if wanted != self.vi.is_some() {
-            self.vi = wanted.then(Vi::default);
+    /// Enables vi keys or shell keys.
+    pub(crate) fn set_vi(&mut self, target: bool) {
+        if target != self.vi.is_some() {
+            self.vi = target.then(ViState::default);
         }
     }
 
-    /// What vi is at, and what was typed of a command.
-    pub(crate) fn vi(&self) -> Option<(Mode, &str)> {
-        self.vi.as_ref().map(|vi| (vi.mode(), vi.typed()))
+    /// Returns the vi mode and the pending keys of a command.
+    pub(crate) fn vi_state(&self) -> Option<(ViMode, &str)> {
+        self.vi.as_ref().map(|vi| (vi.mode(), vi.pending_keys()))
     }
 
-    /// Whether letters are text.
+    /// Returns whether letters are inserted as text.
     pub(crate) fn is_typing(&self) -> bool {
-        self.vi.as_ref().is_none_or(|vi| vi.mode() == Mode::Insert)
+        self.vi.as_ref().is_none_or(|vi| vi.mode() == ViMode::Insert)
     }
 
-    /// Whether vi takes the key.
-    pub(crate) fn vi_key(&mut self, key: Key) -> Heard {
-        let Some(vi) = &mut self.vi else { return Heard::Not };
-        let before = self.field.text().len();
-        let heard = vi.key(key, &mut self.field);
-        if self.field.text().len() != before {
-            self.past.leave();
+    /// Handles a key in vi mode.
+    pub(crate) fn handle_vi_key(&mut self, key: KeyPress) -> KeyResult {
+        let Some(vi) = &mut self.vi else { return KeyResult::Unhandled };
+        let before = self.buffer.text().len();
+        let heard = vi.handle_key(key, &mut self.buffer);
+        if self.buffer.text().len() != before {
+            self.history.stop_recall();
         }
         heard
     }
 
-    /// What is selected, in bytes.
-    fn selected(&self) -> Option<Range<usize>> {
-        self.vi.as_ref()?.selected(&self.field)
+    /// Returns the selected bytes.
+    fn selected_range(&self) -> Option<Range<usize>> {
+        self.vi.as_ref()?.selected_range(&self.buffer)
     }
 
-    /// Why something was not done, once.
-    pub(crate) fn trouble(&mut self) -> Option<String> {
-        self.field.trouble()
+    /// Takes the error of the last operation.
+    pub(crate) fn take_error(&mut self) -> Option<String> {
+        self.buffer.take_error()
     }
 
-    pub(crate) fn undo(&mut self) -> bool {
-        let undone = self.field.undo();
-        self.settle();
+    pub(crate) fn undo_edit(&mut self) -> bool {
+        let undone = self.buffer.undo_step();
+        self.settle_cursor();
         undone
     }
 
-    pub(crate) fn redo(&mut self) -> bool {
-        let redone = self.field.redo();
-        self.settle();
+    pub(crate) fn redo_edit(&mut self) -> bool {
+        let redone = self.buffer.redo_step();
+        self.settle_cursor();
         redone
     }
 
-    fn settle(&mut self) {
+    fn settle_cursor(&mut self) {
         if let Some(vi) = &mut self.vi {
-            vi.settle(&mut self.field);
+            vi.settle_cursor(&mut self.buffer);
         }
     }
 
-    /// Puts an input back that was taken out of the queue or came back by a rewind. What is there stays, below it.
-    pub(crate) fn put_back(&mut self, segments: Vec<InputSegment>) {
-        let mut back = Draft::default();
+    /// Restores an input from the queue or a rewind. The current text remains below it.
+    pub(crate) fn restore_input(&mut self, segments: Vec<InputSegment>) {
+        let mut back = ComposerDraft::default();
         for segment in segments {
             let mark = match segment {
-                InputSegment::Text { content: Text::Here(text) } => {
+                InputSegment::Text { content: Text::Inline(text) } => {
                     back.text.push_str(&text);
                     continue;
                 }
@@ -179,51 +184,54 @@ impl Composer {
                     back.text.push_str(&format!("/{name}"));
                     continue;
                 }
-                InputSegment::Paste { lines, chars, .. } => self.mark("paste", lines, chars),
-                InputSegment::Image { .. } => self.mark("image", 0, 0),
-                InputSegment::Text { .. } => self.mark("text", 0, 0),
-                InputSegment::Unknown(_) => self.mark("input", 0, 0),
+                InputSegment::Paste { lines, chars, .. } => self.paste_mark("paste", lines, chars),
+                InputSegment::Image { .. } => self.paste_mark("image", 0, 0),
+                InputSegment::Text { .. } => self.paste_mark("text", 0, 0),
+                InputSegment::Unknown(_) => self.paste_mark("input", 0, 0),
             };
             back.text.push_str(&mark);
-            back.chips.push(Chip { mark, segment });
+            back.chips.push(Attachment { mark, segment });
         }
         if !self.is_empty() {
-            let here = self.draft();
+            let here = self.to_draft();
             back.text = format!("{}\n{}", back.text, here.text);
             back.chips.extend(here.chips);
         }
-        self.set(back);
+        self.set_draft(back);
     }
 
-    /// Gives the input away and remembers it; nothing, if there is none.
-    pub(crate) fn take(&mut self) -> Option<Vec<InputSegment>> {
+    /// Takes the input and adds it to the history. Returns `None` if it is empty.
+    pub(crate) fn take_input(&mut self) -> Option<Vec<InputSegment>> {
         if self.is_empty() {
             return None;
         }
-        let segments = self.segments();
-        self.past.remember(&self.draft());
-        self.clear();
+        let segments = self.input_segments();
+        self.history.add_input(&self.to_draft());
+        self.clear_text();
         Some(segments)
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.set(Draft::default());
+    pub(crate) fn clear_text(&mut self) {
+        self.set_draft(ComposerDraft::default());
     }
 
-    /// The newest input that was remembered.
-    pub(crate) fn newest(&self) -> Option<&str> {
-        self.past.newest()
+    /// Returns the newest input of the history.
+    pub(crate) fn newest_input(&self) -> Option<&str> {
+        self.history.newest_input()
     }
 
-    /// The text with its chips in their places.
-    fn segments(&self) -> Vec<InputSegment> {
-        let mut rest = self.field.text().trim();
+    /// Returns the text with its attachments as segments.
+    fn input_segments(&self) -> Vec<InputSegment> {
+        let mut rest = self.buffer.text().trim();
         let mut segments = Vec::new();
-        let here = |text: &str| InputSegment::text(text.to_owned());
+        let here = |text: &str| InputSegment::from_text(text.to_owned());
         loop {
-            // The chip that stands first in what is left.
-            let next =
-                self.field.chips().iter().filter_map(|chip| rest.find(&chip.mark).map(|at| (at, chip)));
+            // The first attachment in the remaining text.
+            let next = self
+                .buffer
+                .attachments()
+                .iter()
+                .filter_map(|chip| rest.find(&chip.mark).map(|at| (at, chip)));
             let Some((at, chip)) = next.min_by_key(|(at, _)| *at) else { break };
             let (before, after) = rest.split_at(at);
             if !before.is_empty() {
@@ -238,124 +246,129 @@ impl Composer {
         segments
     }
 
-    /// A key as in a shell.
-    pub(crate) fn key(&mut self, key: Key) {
-        // A tab is no text here, and a line is broken on purpose only.
-        if matches!(key.code, Code::Tab | Code::Enter) {
+    /// Handles a key as in a shell.
+    pub(crate) fn handle_key(&mut self, key: KeyPress) {
+        // A tab is not text here, and only an action inserts a newline.
+        if matches!(key.symbol, KeySymbol::Tab | KeySymbol::Enter) {
             return;
         }
         match &mut self.vi {
-            Some(vi) if vi.mode() == Mode::Insert => vi.insert_key(key, &mut self.field),
+            Some(vi) if vi.mode() == ViMode::Insert => vi.handle_insert_key(key, &mut self.buffer),
             Some(vi) => {
-                self.field.shell_key(key, None);
-                vi.settle(&mut self.field);
+                self.buffer.handle_shell_key(key, None);
+                vi.settle_cursor(&mut self.buffer);
             }
-            None => self.field.shell_key(key, None),
+            None => self.buffer.handle_shell_key(key, None),
         }
-        self.past.leave();
+        self.history.stop_recall();
     }
 
-    pub(crate) fn newline(&mut self) {
-        self.insert("\n");
+    pub(crate) fn insert_newline(&mut self) {
+        self.insert_text("\n");
     }
 
-    /// Text where the cursor is, in whatever mode.
-    fn insert(&mut self, text: &str) {
+    /// Inserts text at the cursor in any mode.
+    fn insert_text(&mut self, text: &str) {
         match &mut self.vi {
-            Some(vi) if vi.mode() == Mode::Insert => vi.insert(text, &mut self.field),
+            Some(vi) if vi.mode() == ViMode::Insert => vi.insert_text(text, &mut self.buffer),
             _ => {
-                self.field.close_step();
-                self.field.insert(Step::Alone, text);
+                self.buffer.end_edit_step();
+                self.buffer.insert_text(EditKind::Single, text);
             }
         }
-        self.past.leave();
-        self.settle();
+        self.history.stop_recall();
+        self.settle_cursor();
     }
 
-    /// Text that came in one piece: as it is, or as a chip.
-    pub(crate) fn paste(&mut self, text: &str) -> Result<(), String> {
-        match pasted(text, self.field.chips())? {
-            Pasted::Text(text) => self.insert(&text),
-            Pasted::Chip { name, segment } => self.chip(unique(&name, self.field.chips()), segment),
-            Pasted::Long { lines, chars, text } => {
-                let mark = self.mark("paste", lines, chars);
+    /// Inserts pasted text or attaches it.
+    pub(crate) fn paste_text(&mut self, text: &str) -> Result<(), String> {
+        match classify_paste(text, self.buffer.attachments())? {
+            PasteContent::Text(text) => self.insert_text(&text),
+            PasteContent::Attachment { name, segment } => {
+                self.insert_attachment(unique_mark(&name, self.buffer.attachments()), segment)
+            }
+            PasteContent::LongText { lines, chars, text } => {
+                let mark = self.paste_mark("paste", lines, chars);
                 let content = text.into();
-                self.chip(mark, InputSegment::Paste { id: self.pastes, chars, lines, content });
+                self.insert_attachment(
+                    mark,
+                    InputSegment::Paste { id: self.paste_count, chars, lines, content },
+                );
             }
         }
-        self.field.trouble().map_or(Ok(()), Err)
+        self.buffer.take_error().map_or(Ok(()), Err)
     }
 
-    fn chip(&mut self, mark: String, segment: InputSegment) {
-        let step = if self.is_typing() && self.vi.is_some() { Step::Insertion } else { Step::Alone };
-        self.field.insert_chip(step, Chip { mark, segment });
-        self.past.leave();
-        self.settle();
+    fn insert_attachment(&mut self, mark: String, segment: InputSegment) {
+        let step = if self.is_typing() && self.vi.is_some() { EditKind::Insertion } else { EditKind::Single };
+        self.buffer.insert_attachment(step, Attachment { mark, segment });
+        self.history.stop_recall();
+        self.settle_cursor();
     }
 
-    /// A name for a chip that no other one has here.
-    fn mark(&mut self, what: &str, lines: u64, chars: u64) -> String {
-        self.pastes += 1;
+    /// Returns a unique label for an attachment.
+    fn paste_mark(&mut self, what: &str, lines: u64, chars: u64) -> String {
+        self.paste_count += 1;
         let size = match (lines, chars) {
             (0, 0) => String::new(),
             (1, chars) => format!(": {chars} characters"),
             (lines, _) => format!(": {lines} lines"),
         };
-        unique(&format!("{what} {}{size}", self.pastes), self.field.chips())
+        unique_mark(&format!("{what} {}{size}", self.paste_count), self.buffer.attachments())
     }
 
-    /// The earlier input, if the cursor is at the top. What was typed is kept and comes back.
-    pub(crate) fn older(&mut self) -> bool {
-        if self.by_line(false) {
+    /// Recalls the previous input if the cursor is in the first line. Saves the current draft.
+    pub(crate) fn recall_older(&mut self) -> bool {
+        if self.move_line(false) {
             return true;
         }
-        let here = self.draft();
-        let older = self.past.older(here);
-        older.map(|draft| self.show(draft)).is_some()
+        let here = self.to_draft();
+        let older = self.history.recall_older(here);
+        older.map(|draft| self.show_draft(draft)).is_some()
     }
 
-    /// The later one, and at the end what was typed.
-    pub(crate) fn newer(&mut self) -> bool {
-        if self.by_line(true) {
+    /// Recalls the next input, and finally the saved draft.
+    pub(crate) fn recall_newer(&mut self) -> bool {
+        if self.move_line(true) {
             return true;
         }
-        let newer = self.past.newer();
-        newer.map(|draft| self.show(draft)).is_some()
+        let newer = self.history.recall_newer();
+        newer.map(|draft| self.show_draft(draft)).is_some()
     }
 
-    /// A line up or down, if there is one.
-    fn by_line(&mut self, down: bool) -> bool {
-        let units = self.field.units();
-        let at = self.field.at(&units);
-        let line = if down { units.below(at) } else { units.above(at) };
+    /// Moves the cursor up or down by a line, if there is one.
+    fn move_line(&mut self, down: bool) -> bool {
+        let units = self.buffer.graphemes();
+        let at = self.buffer.grapheme_at_cursor(&units);
+        let line = if down { units.line_below(at) } else { units.line_above(at) };
         let Some(line) = line else { return false };
-        self.field.go(&units, units.in_column(line, units.column(at)));
-        self.field.close_step();
-        self.settle();
+        self.buffer.move_to(&units, units.index_in_column(line, units.column_of(at)));
+        self.buffer.end_edit_step();
+        self.settle_cursor();
         true
     }
 
-    fn before_cursor(&self) -> &str {
-        let units = self.field.units();
-        let start = units.byte(units.line_start(self.field.at(&units)));
-        self.field.part(start..self.field.cursor())
+    fn text_before_cursor(&self) -> &str {
+        let units = self.buffer.graphemes();
+        let start = units.byte_offset(units.line_start(self.buffer.grapheme_at_cursor(&units)));
+        self.buffer.text_range(start..self.buffer.cursor_byte())
     }
 
-    /// The word before the cursor, if it begins like a reference.
-    pub(crate) fn token(&self) -> Option<Token> {
-        let before = self.before_cursor();
+    /// Returns the word before the cursor if it looks like a reference.
+    pub(crate) fn reference_at_cursor(&self) -> Option<ReferenceToken> {
+        let before = self.text_before_cursor();
         let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
         let mut letters = word.chars();
         let sigil = letters.next().filter(|letter| matches!(letter, '@' | '#' | '/'))?;
-        let first = before.len() == self.field.cursor() && before.trim_start() == word;
-        Some(Token { sigil, rest: letters.collect(), first })
+        let is_first_word = before.len() == self.buffer.cursor_byte() && before.trim_start() == word;
+        Some(ReferenceToken { sigil, rest: letters.collect(), is_first_word })
     }
 
-    /// Puts a word in the place of the one before the cursor.
-    pub(crate) fn complete(&mut self, with: &str) {
-        let word = self.before_cursor().rsplit(char::is_whitespace).next().map_or(0, str::len);
-        let end = self.field.cursor();
-        let step = if self.vi.is_some() { Step::Insertion } else { Step::Alone };
-        self.field.change(step, end - word..end, with);
+    /// Replaces the word before the cursor.
+    pub(crate) fn complete_word(&mut self, with: &str) {
+        let word = self.text_before_cursor().rsplit(char::is_whitespace).next().map_or(0, str::len);
+        let end = self.buffer.cursor_byte();
+        let step = if self.vi.is_some() { EditKind::Insertion } else { EditKind::Single };
+        self.buffer.replace_range(step, end - word..end, with);
     }
 }

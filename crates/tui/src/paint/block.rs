@@ -1,154 +1,178 @@
-//! Block: how each piece of a conversation looks, folded and open.
+//! Renders blocks, folded or open.
 //!
-//! Elsewhere: calls (`call`), questions and children (`card`), lines for screen readers (`plain`).
+//! Elsewhere: calls (`call_block`), asks and children (`ask_card`), lines for screen readers (`plain`).
 
 use minke_record::AlertLevel;
-use minke_view::{Block, Body, Ended, Notice, NoticeKind, Said, Saying, Words};
+use minke_view::{
+    Block, BlockBody, InputBlock, InputState, NoticeKind, NoticeLine, RunEndNotice, StreamedText,
+};
 use ratatui::text::Line;
 
-use super::harmless::Clean;
-use super::stream::Stream;
-use super::theme::{Role, Theme};
-use super::wrap::{Before, Break, Piece, cut, wrap};
-use super::{call, card, diff, plain};
+use super::incremental::MarkdownStream;
+use super::sanitize::Clean;
+use super::theme::{StyleRole, Theme};
+use super::wrap::{LinePrefix, StyledText, WrapMode, truncate_line, wrap_line};
+use super::{ask_card, call_block, diff, plain};
 
-/// Lines of what somebody said that are shown before it is opened.
-const SAID_ROWS: usize = 24;
-/// Columns of a label's first words.
-const WORDS: usize = 60;
-/// Bytes in which those are looked for.
-const BEGINNING: usize = 4 * 1024;
+/// Lines of a folded input.
+const MAX_INPUT_ROWS: usize = 24;
+/// Limit for the columns of a label.
+const MAX_LABEL_COLUMNS: usize = 60;
+/// Bytes that are scanned for the label.
+const LABEL_SCAN_BYTES: usize = 4 * 1024;
 
-/// The lines of a block; `open` is what the person has unfolded. No empty lines around it: see [`spaced`].
-pub fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+/// Returns the lines of a block; `open` if the user has unfolded it. For the empty lines around it see
+/// [`needs_gap`].
+pub fn block_lines(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
     if theme.plain {
-        return plain::block(block, width, theme, open);
+        return plain::block_lines(block, width, theme, open);
     }
     match &block.body {
-        Body::Said(told) => said(told, width, theme, open),
-        Body::Reply(words) => reply(words, width, theme),
-        Body::Thinking(words) => thinking(words, width, theme, open),
-        Body::Call(told) => call::lines(told, width, theme, open),
-        Body::Ask(told) => card::ask((told, block.ts), width, theme, open),
-        Body::Child(told) => card::child(told, width, theme),
-        Body::Notice(told) => notice(told, width, theme),
-        Body::Ended(told) => ended(told, width, theme),
+        BlockBody::Input(told) => input_lines(told, width, theme, open),
+        BlockBody::Reply(words) => reply_lines(words, width, theme),
+        BlockBody::Thinking(words) => thinking_lines(words, width, theme, open),
+        BlockBody::CallCard(told) => call_block::call_lines(told, width, theme, open),
+        BlockBody::Ask(told) => ask_card::ask_lines((told, block.ts), width, theme, open),
+        BlockBody::Child(told) => ask_card::child_lines(told, width, theme),
+        BlockBody::NoticeLine(told) => notice_lines(told, width, theme),
+        BlockBody::RunEnd(told) => run_end_lines(told, width, theme),
     }
 }
 
-/// Whether an empty line stands between two blocks: calls and notices in a row are one group.
-pub fn spaced(above: &Body, below: &Body) -> bool {
-    let small = |body: &Body| match body {
-        Body::Call(_) | Body::Notice(_) | Body::Child(_) => true,
-        Body::Ask(card) => card.answer.is_some() || card.closed,
-        Body::Said(_) | Body::Reply(_) | Body::Thinking(_) | Body::Ended(_) => false,
+/// Returns whether an empty line separates two blocks. Consecutive calls and notices form a group.
+pub fn needs_gap(above: &BlockBody, below: &BlockBody) -> bool {
+    let small = |body: &BlockBody| match body {
+        BlockBody::CallCard(_) | BlockBody::NoticeLine(_) | BlockBody::Child(_) => true,
+        BlockBody::Ask(card) => card.answer.is_some() || card.closed,
+        BlockBody::Input(_) | BlockBody::Reply(_) | BlockBody::Thinking(_) | BlockBody::RunEnd(_) => false,
     };
     !(small(above) && small(below))
 }
 
-fn said(said: &Said, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
-    let (mark, role) = match said.state {
-        Saying::Said => ("› ", Role::User),
-        Saying::Steered => ("» ", Role::User),
-        Saying::Left => ("‹ ", Role::Dim),
+fn input_lines(input: &InputBlock, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+    let (mark, role) = match input.state {
+        InputState::Delivered => ("› ", StyleRole::User),
+        InputState::Steered => ("» ", StyleRole::User),
+        InputState::Rewound => ("‹ ", StyleRole::Dim),
     };
-    let style = theme.style(role);
-    let rest = vec![Piece::own("  ", style)];
-    let mut before = Before { first: vec![Piece::own(mark, style)], rest: rest.clone() };
+    let style = theme.role_style(role);
+    let rest = vec![StyledText::from_static("  ", style)];
+    let mut before = LinePrefix { first: vec![StyledText::from_static(mark, style)], rest: rest.clone() };
     let mut label = Vec::new();
-    if said.who != "you" {
-        label.push(Piece::new(Clean::line(&format!("{}: ", said.who)), theme.style(Role::Accent)));
+    if input.sender != "you" {
+        label.push(StyledText::new(
+            Clean::from_prose_line(&format!("{}: ", input.sender)),
+            theme.role_style(StyleRole::Accent),
+        ));
     }
-    let text = Clean::words(&said.text);
-    let shown = if open { usize::MAX } else { SAID_ROWS };
+    let text = Clean::from_prose(&input.text);
+    let visible = if open { usize::MAX } else { MAX_INPUT_ROWS };
     let mut lines = Vec::new();
     let mut left_out = 0;
-    for line in text.lines().chain(text.is_empty().then(Clean::default)) {
-        if lines.len() >= shown {
+    for line in text.split_lines().chain(text.is_empty().then(Clean::default)) {
+        if lines.len() >= visible {
             left_out += 1;
             continue;
         }
         let mut pieces = std::mem::take(&mut label);
-        pieces.push(Piece::new(
+        pieces.push(StyledText::new(
             line,
-            theme.style(if said.state == Saying::Left { Role::Dim } else { Role::Text }),
+            theme.role_style(if input.state == InputState::Rewound {
+                StyleRole::Dim
+            } else {
+                StyleRole::Text
+            }),
         ));
-        lines.extend(wrap(&pieces, width, &before, Break::Words));
+        lines.extend(wrap_line(&pieces, width, &before, WrapMode::Words));
         before.first.clone_from(&rest);
     }
     if left_out > 0 {
-        lines.push(diff::more(left_out, width, theme));
+        lines.push(diff::more_lines(left_out, width, theme));
     }
-    let chips = said.chips.iter().map(|chip| format!("[{chip}]")).collect::<Vec<_>>().join(" ");
+    let chips = input.attachments.iter().map(|chip| format!("[{chip}]")).collect::<Vec<_>>().join(" ");
     if !chips.is_empty() {
-        lines.extend(wrap(
-            &[Piece::new(Clean::line(&chips), theme.style(Role::Dim))],
+        lines.extend(wrap_line(
+            &[StyledText::new(Clean::from_prose_line(&chips), theme.role_style(StyleRole::Dim))],
             width,
             &before,
-            Break::Words,
+            WrapMode::Words,
         ));
     }
-    if said.state == Saying::Left {
-        let told = Piece::own("taken back: it is no longer in the context", theme.style(Role::Dim));
-        lines.extend(wrap(&[told], width, &before, Break::Words));
+    if input.state == InputState::Rewound {
+        let told =
+            StyledText::from_static("rewound: no longer in the context", theme.role_style(StyleRole::Dim));
+        lines.extend(wrap_line(&[told], width, &before, WrapMode::Words));
     }
     lines
 }
 
-fn reply(words: &Words, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let mut stream = Stream::new(width, *theme);
-    stream.push(&words.text);
-    let mut lines = stream.lines(words.open).to_vec();
-    lines.extend(left_out(words, width, theme));
+fn reply_lines(words: &StreamedText, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut stream = MarkdownStream::new(width, *theme);
+    stream.push_text(&words.text);
+    let mut lines = stream.all_lines(words.open).to_vec();
+    lines.extend(omitted_line(words, width, theme));
     lines
 }
 
-/// What stands in a blob and not here.
-pub(super) fn left_out(words: &Words, width: u16, theme: &Theme) -> Option<Line<'static>> {
-    let told = format!("… {} more in the log", amount(words.left_out));
-    (words.left_out > 0).then(|| cut(&[Piece::new(Clean::line(&told), theme.style(Role::Dim))], width))
+/// Returns the note about text that is only in a blob.
+pub(super) fn omitted_line(words: &StreamedText, width: u16, theme: &Theme) -> Option<Line<'static>> {
+    let told = format!("… {} more in the log", format_bytes(words.omitted_bytes));
+    (words.omitted_bytes > 0).then(|| {
+        truncate_line(
+            &[StyledText::new(Clean::from_prose_line(&told), theme.role_style(StyleRole::Dim))],
+            width,
+        )
+    })
 }
 
-fn thinking(words: &Words, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
-    let style = theme.style(Role::Dim);
+fn thinking_lines(words: &StreamedText, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+    let style = theme.role_style(StyleRole::Dim);
     if !open {
-        let text =
-            Clean::words(words.text.get(..words.text.floor_char_boundary(BEGINNING)).unwrap_or_default());
+        let text = Clean::from_prose(
+            words.text.get(..words.text.floor_char_boundary(LABEL_SCAN_BYTES)).unwrap_or_default(),
+        );
         let going = if words.open { "thinking: " } else { "thought: " };
-        let length = format!("  ({})", amount(words.text.len() as u64 + words.left_out));
-        let room = usize::from(width).saturating_sub(2 + going.len() + length.len()).min(WORDS);
-        let first = cut(&[Piece::new(first_words(&text), style)], u16::try_from(room).unwrap_or(u16::MAX));
+        let length = format!("  ({})", format_bytes(words.text.len() as u64 + words.omitted_bytes));
+        let available =
+            usize::from(width).saturating_sub(2 + going.len() + length.len()).min(MAX_LABEL_COLUMNS);
+        let first = truncate_line(
+            &[StyledText::new(first_words(&text), style)],
+            u16::try_from(available).unwrap_or(u16::MAX),
+        );
         let first: String = first.spans.iter().map(|span| span.content.as_ref()).collect();
         let pieces = [
-            Piece::own("✻ ", style),
-            Piece::own(going, style),
-            Piece::new(Clean::line(&first), style),
-            Piece::new(Clean::line(&length), style),
+            StyledText::from_static("✻ ", style),
+            StyledText::from_static(going, style),
+            StyledText::new(Clean::from_prose_line(&first), style),
+            StyledText::new(Clean::from_prose_line(&length), style),
         ];
-        return vec![cut(&pieces, width)];
+        return vec![truncate_line(&pieces, width)];
     }
-    let mut before = Before { first: vec![Piece::own("✻ ", style)], rest: vec![Piece::own("  ", style)] };
+    let mut before = LinePrefix {
+        first: vec![StyledText::from_static("✻ ", style)],
+        rest: vec![StyledText::from_static("  ", style)],
+    };
     let mut lines = Vec::new();
-    for line in Clean::words(&words.text).lines() {
-        lines.extend(wrap(&[Piece::new(line, style)], width, &before, Break::Words));
+    for line in Clean::from_prose(&words.text).split_lines() {
+        lines.extend(wrap_line(&[StyledText::new(line, style)], width, &before, WrapMode::Words));
         before.first.clone_from(&before.rest);
     }
-    lines.extend(left_out(words, width, theme));
+    lines.extend(omitted_line(words, width, theme));
     lines
 }
 
-/// The beginning of a text, in one line, without the marks of Markdown that stand first.
+/// Returns the beginning of a text as one line without leading Markdown marks.
 pub(super) fn first_words(text: &Clean) -> Clean {
     let first = text
         .as_str()
         .lines()
         .map(|line| line.trim_matches(['*', '#', ' ', '_']))
         .find(|line| !line.is_empty());
-    Clean::line(first.unwrap_or_default())
+    Clean::from_prose_line(first.unwrap_or_default())
 }
 
-/// Bytes for people.
-pub(super) fn amount(bytes: u64) -> String {
+/// Formats bytes.
+pub(super) fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} bytes"),
         1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
@@ -156,55 +180,64 @@ pub(super) fn amount(bytes: u64) -> String {
     }
 }
 
-fn notice(notice: &Notice, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+fn notice_lines(notice: &NoticeLine, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let (mark, role) = match &notice.kind {
-        NoticeKind::Alert(AlertLevel::Warn) => ("! ", Role::Warn),
-        NoticeKind::Alert(AlertLevel::Error | AlertLevel::Other(_)) => ("✗ ", Role::Error),
-        NoticeKind::Compaction => ("≡ ", Role::Accent),
-        NoticeKind::Change | NoticeKind::Note => ("· ", Role::Dim),
-        NoticeKind::Opened => ("↻ ", Role::Accent),
-        NoticeKind::Rewound => ("↶ ", Role::Accent),
+        NoticeKind::Alert(AlertLevel::Warn) => ("! ", StyleRole::Warn),
+        NoticeKind::Alert(AlertLevel::Error | AlertLevel::Other(_)) => ("✗ ", StyleRole::Error),
+        NoticeKind::Compaction => ("≡ ", StyleRole::Accent),
+        NoticeKind::SettingChange | NoticeKind::ClientNote => ("· ", StyleRole::Dim),
+        NoticeKind::Reopened => ("↻ ", StyleRole::Accent),
+        NoticeKind::Rewound => ("↶ ", StyleRole::Accent),
     };
-    marked(mark, role, &Clean::words(&notice.text), width, theme)
+    marked_lines(mark, role, &Clean::from_prose(&notice.text), width, theme)
 }
 
-fn ended(ended: &Ended, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let role = if ended.result == "error" { Role::Error } else { Role::Warn };
-    let mut text = ended_words(ended);
-    if let Some(next) = what_next(ended, theme) {
+fn run_end_lines(ended: &RunEndNotice, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let role = if ended.result == "error" { StyleRole::Error } else { StyleRole::Warn };
+    let mut text = run_end_text(ended);
+    if let Some(next) = next_step_hint(ended, theme) {
         text.push('\n');
         text.push_str(&next);
     }
-    marked("■ ", role, &Clean::words(&text), width, theme)
+    marked_lines("■ ", role, &Clean::from_prose(&text), width, theme)
 }
 
-/// What ended, and why.
-pub(super) fn ended_words(ended: &Ended) -> String {
+/// Describes the end of a run.
+pub(super) fn run_end_text(ended: &RunEndNotice) -> String {
     let what = match ended.result.as_str() {
         "paused" => "paused",
         "limit_reached" => "a limit was reached",
         "cancelled" => "cancelled",
-        "rolled_back" => "rolled back: nothing of this run is in the context",
-        "interrupted" => "interrupted in the middle",
+        "rolled_back" => "rolled back: this run is not in the context",
+        "interrupted" => "interrupted",
         "error" => "the run failed",
         other => other,
     };
     if ended.reason.is_empty() { what.to_owned() } else { format!("{what}: {}", ended.reason) }
 }
 
-pub(super) fn what_next(ended: &Ended, theme: &Theme) -> Option<String> {
-    let key = theme.keys.go_on.filter(|_| ended.resumable)?;
-    Some(format!("{} with nothing typed goes on; or say what to do instead", key.spoken()))
+pub(super) fn next_step_hint(ended: &RunEndNotice, theme: &Theme) -> Option<String> {
+    let key = theme.keys.resume.filter(|_| ended.resumable)?;
+    Some(format!("{} without input resumes, or type a message", key.display_name()))
 }
 
-/// A line in between, with a mark before it; what follows its first line is dim.
-fn marked(mark: &'static str, role: Role, text: &Clean, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let style = theme.style(role);
-    let mut before = Before { first: vec![Piece::own(mark, style)], rest: vec![Piece::own("  ", style)] };
+/// Returns the lines of a notice with a mark; lines after the first are dimmed.
+fn marked_lines(
+    mark: &'static str,
+    role: StyleRole,
+    text: &Clean,
+    width: u16,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
+    let style = theme.role_style(role);
+    let mut before = LinePrefix {
+        first: vec![StyledText::from_static(mark, style)],
+        rest: vec![StyledText::from_static("  ", style)],
+    };
     let mut lines = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let style = if at == 0 { style } else { theme.style(Role::Dim) };
-        lines.extend(wrap(&[Piece::new(line, style)], width, &before, Break::Words));
+    for (at, line) in text.split_lines().enumerate() {
+        let style = if at == 0 { style } else { theme.role_style(StyleRole::Dim) };
+        lines.extend(wrap_line(&[StyledText::new(line, style)], width, &before, WrapMode::Words));
         before.first.clone_from(&before.rest);
     }
     lines

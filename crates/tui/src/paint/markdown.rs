@@ -1,23 +1,25 @@
-//! Markdown: from the words of a model to lines.
+//! Renders Markdown.
 //!
-//! Here: one stretch of text that can be understood alone. Elsewhere: a text that grows (`stream`), tables and code.
-//! What the parser decodes (`&#27;`) passes `Clean` a second time.
+//! Handles one independent stretch of text. Elsewhere: growing text (`incremental`), tables and code. Decoded
+//! entities (`&#27;`) are sanitized again.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use super::code;
-use super::harmless::Clean;
-use super::table::Table;
-use super::theme::{Role, Theme};
-use super::wrap::{Before, Break, Piece, Side, cut, indent, room, wrap};
+use super::sanitize::Clean;
+use super::table::MarkdownTable;
+use super::theme::{StyleRole, Theme};
+use super::wrap::{
+    ColumnAlign, LinePrefix, StyledText, WrapMode, prefix_lines, remaining_width, truncate_line, wrap_line,
+};
 
-/// Deeper than this nothing is indented further.
-const DEPTH: usize = 24;
+/// Limit for the indentation depth.
+const MAX_DEPTH: usize = 24;
 
-/// The lines of one stretch of Markdown.
-pub(super) fn lines(text: &Clean, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+/// Returns the lines of one stretch of Markdown.
+pub(super) fn markdown_lines(text: &Clean, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
@@ -29,125 +31,139 @@ pub(super) fn lines(text: &Clean, width: u16, theme: &Theme) -> Vec<Line<'static
         .map(|(name, to)| (to.span.start, name.to_owned(), to.dest.to_string()))
         .collect();
     definitions.sort();
-    let mut writer = Writer::new(width, theme);
+    let mut writer = MarkdownRenderer::new(width, theme);
     for event in parser {
-        writer.event(event);
+        writer.write_event(event);
     }
-    writer.flush();
+    writer.flush_rows();
     for (_, name, to) in definitions {
-        writer.definition(&name, &to);
+        writer.write_definition(&name, &to);
     }
     writer.out
 }
 
-/// Something that stands around blocks: a quote, an item of a list, a footnote.
-struct Around {
-    /// Its mark, until it was written.
-    mark: Option<Piece>,
-    rest: Piece,
+/// An enclosing block: a quote, a list item, a footnote.
+struct BlockPrefix {
+    /// The mark until it is written.
+    mark: Option<StyledText>,
+    rest: StyledText,
 }
 
-struct Writer<'a> {
+struct MarkdownRenderer<'a> {
     theme: &'a Theme,
     width: u16,
     out: Vec<Line<'static>>,
-    /// Text that is being gathered, one row for each hard end of line.
-    rows: Vec<Vec<Piece>>,
+    /// Pending text, one row per hard line break.
+    rows: Vec<Vec<StyledText>>,
     styles: Vec<Style>,
-    around: Vec<Around>,
-    /// The next number of each list that is open; none for bullets.
+    prefixes: Vec<BlockPrefix>,
+    /// The next number of each open list; `None` for bullets.
     lists: Vec<Option<u64>>,
-    /// A link's or a picture's address, and where in the last row its text began.
+    /// URL of a link or an image, and the start of its text in the last row.
     links: Vec<(String, usize)>,
     code: Option<(String, Clean)>,
-    table: Option<Table>,
-    /// An empty line is due before the next block.
-    gap: bool,
+    table: Option<MarkdownTable>,
+    /// An empty line is needed before the next block.
+    needs_gap: bool,
 }
 
-impl<'a> Writer<'a> {
-    fn new(width: u16, theme: &'a Theme) -> Writer<'a> {
-        Writer {
+impl<'a> MarkdownRenderer<'a> {
+    fn new(width: u16, theme: &'a Theme) -> MarkdownRenderer<'a> {
+        MarkdownRenderer {
             theme,
             width,
             out: Vec::new(),
             rows: vec![Vec::new()],
-            styles: vec![theme.style(Role::Text)],
-            around: Vec::new(),
+            styles: vec![theme.role_style(StyleRole::Text)],
+            prefixes: Vec::new(),
             lists: Vec::new(),
             links: Vec::new(),
             code: None,
             table: None,
-            gap: false,
+            needs_gap: false,
         }
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn write_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Start(tag) => self.start(tag),
-            Event::End(tag) => self.end(tag),
+            Event::Start(tag) => self.start_tag(tag),
+            Event::End(tag) => self.end_tag(tag),
             Event::Text(text) => match &mut self.code {
-                Some((_, code)) => code.push(&Clean::words(&text)),
-                None => self.say(&text, self.style()),
+                Some((_, code)) => code.push_clean(&Clean::from_prose(&text)),
+                None => self.push_text(&text, self.current_style()),
             },
             Event::Code(text) => {
-                let style = self.style().patch(self.theme.style(Role::Code));
-                if self.theme.keeps_colours() {
-                    self.say(&text, style);
+                let style = self.current_style().patch(self.theme.role_style(StyleRole::Code));
+                if self.theme.shows_output_colours() {
+                    self.push_text(&text, style);
                 } else {
-                    self.say(&format!("`{text}`"), style);
+                    self.push_text(&format!("`{text}`"), style);
                 }
             }
-            Event::InlineMath(text) | Event::DisplayMath(text) => self.say(&text, self.style()),
+            Event::InlineMath(text) | Event::DisplayMath(text) => self.push_text(&text, self.current_style()),
             Event::Html(text) => {
-                self.say(text.trim_end_matches('\n'), self.theme.style(Role::Dim));
+                self.push_text(text.trim_end_matches('\n'), self.theme.role_style(StyleRole::Dim));
                 self.rows.push(Vec::new());
             }
-            Event::InlineHtml(text) => self.say(&text, self.theme.style(Role::Dim)),
-            Event::FootnoteReference(name) => self.say(&format!("[^{name}]"), self.theme.style(Role::Accent)),
-            Event::SoftBreak => self.say(" ", self.style()),
+            Event::InlineHtml(text) => self.push_text(&text, self.theme.role_style(StyleRole::Dim)),
+            Event::FootnoteReference(name) => {
+                self.push_text(&format!("[^{name}]"), self.theme.role_style(StyleRole::Accent))
+            }
+            Event::SoftBreak => self.push_text(" ", self.current_style()),
             Event::HardBreak => self.rows.push(Vec::new()),
             Event::Rule => {
-                self.block();
+                self.start_block();
                 let dashes = if self.theme.plain {
                     "---".to_owned()
                 } else {
                     "─".repeat(usize::from(self.width.min(40)))
                 };
-                let piece = Piece::new(Clean::line(&dashes), self.theme.style(Role::Border));
-                let before = self.before();
-                let line = cut(&[piece], room(self.width, &before));
-                self.out.extend(indent(vec![line], self.width, &before));
-                self.gap = true;
+                let piece = StyledText::new(
+                    Clean::from_prose_line(&dashes),
+                    self.theme.role_style(StyleRole::Border),
+                );
+                let before = self.line_prefix();
+                let line = truncate_line(&[piece], remaining_width(self.width, &before));
+                self.out.extend(prefix_lines(vec![line], self.width, &before));
+                self.needs_gap = true;
             }
             Event::TaskListMarker(done) => {
-                let style = self.theme.style(if done { Role::Good } else { Role::Dim });
-                self.put(Piece::own(if done { "[x] " } else { "[ ] " }, style));
+                let style = self.theme.role_style(if done { StyleRole::Good } else { StyleRole::Dim });
+                self.push_piece(StyledText::from_static(if done { "[x] " } else { "[ ] " }, style));
             }
         }
     }
 
-    fn start(&mut self, tag: Tag<'_>) {
+    fn start_tag(&mut self, tag: Tag<'_>) {
         match tag {
-            Tag::Paragraph | Tag::HtmlBlock => self.block(),
+            Tag::Paragraph | Tag::HtmlBlock => self.start_block(),
             Tag::Heading { level, .. } => {
-                self.block();
-                let style = self.theme.style(Role::Heading);
-                self.put(Piece::own(hashes(level), self.theme.style(Role::Dim)));
+                self.start_block();
+                let style = self.theme.role_style(StyleRole::Heading);
+                self.push_piece(StyledText::from_static(
+                    heading_marks(level),
+                    self.theme.role_style(StyleRole::Dim),
+                ));
                 let loud = if level == HeadingLevel::H1 { Modifier::UNDERLINED } else { Modifier::empty() };
                 self.styles.push(style.add_modifier(loud));
             }
             Tag::BlockQuote(_) => {
-                self.block();
+                self.start_block();
                 if self.theme.plain {
-                    self.enter(Some(Piece::own("quote: ", Style::new())), Piece::default());
+                    self.push_prefix(
+                        Some(StyledText::from_static("quote: ", Style::new())),
+                        StyledText::default(),
+                    );
                 } else {
-                    self.enter(None, Piece::own("▎ ", self.theme.style(Role::Border)));
+                    self.push_prefix(
+                        None,
+                        StyledText::from_static("▎ ", self.theme.role_style(StyleRole::Border)),
+                    );
                 }
-                self.styles.push(self.style().patch(self.theme.style(Role::Quote)));
+                self.styles.push(self.current_style().patch(self.theme.role_style(StyleRole::Quote)));
             }
             Tag::CodeBlock(kind) => {
-                self.block();
+                self.start_block();
                 let language = match kind {
                     CodeBlockKind::Fenced(language) => language.to_string(),
                     CodeBlockKind::Indented => String::new(),
@@ -156,23 +172,31 @@ impl<'a> Writer<'a> {
             }
             Tag::List(number) => {
                 if self.lists.is_empty() {
-                    self.block();
+                    self.start_block();
                 } else {
-                    self.flush();
+                    self.flush_rows();
                 }
                 self.lists.push(number);
             }
-            Tag::Item => self.item(),
+            Tag::Item => self.start_item(),
             Tag::FootnoteDefinition(name) => {
-                self.block();
-                let mark = Piece::new(Clean::line(&format!("[^{name}] ")), self.theme.style(Role::Accent));
-                self.enter(Some(mark), Piece::own("  ", Style::new()));
+                self.start_block();
+                let mark = StyledText::new(
+                    Clean::from_prose_line(&format!("[^{name}] ")),
+                    self.theme.role_style(StyleRole::Accent),
+                );
+                self.push_prefix(Some(mark), StyledText::from_static("  ", Style::new()));
             }
             Tag::Table(sides) => {
-                self.block();
-                self.table = Some(Table { sides: sides.into_iter().map(side).collect(), ..Table::default() });
+                self.start_block();
+                self.table = Some(MarkdownTable {
+                    alignments: sides.into_iter().map(column_align).collect(),
+                    ..MarkdownTable::default()
+                });
             }
-            Tag::TableHead => self.styles.push(self.style().patch(self.theme.style(Role::Heading))),
+            Tag::TableHead => {
+                self.styles.push(self.current_style().patch(self.theme.role_style(StyleRole::Heading)))
+            }
             Tag::TableRow => {
                 if let Some(table) = &mut self.table {
                     table.rows.push(Vec::new());
@@ -183,19 +207,19 @@ impl<'a> Writer<'a> {
             Tag::Strong => self.push_modifier(Modifier::BOLD),
             Tag::Strikethrough => self.push_modifier(Modifier::CROSSED_OUT),
             Tag::Superscript | Tag::Subscript => self.push_modifier(Modifier::empty()),
-            Tag::Link { dest_url, .. } => self.link(&dest_url),
+            Tag::Link { dest_url, .. } => self.start_link(&dest_url),
             Tag::Image { dest_url, .. } => {
-                self.link(&dest_url);
-                self.put(Piece::own("picture: ", self.theme.style(Role::Dim)));
+                self.start_link(&dest_url);
+                self.push_piece(StyledText::from_static("picture: ", self.theme.role_style(StyleRole::Dim)));
             }
             Tag::DefinitionList
             | Tag::DefinitionListTitle
             | Tag::DefinitionListDefinition
-            | Tag::MetadataBlock(_) => self.block(),
+            | Tag::MetadataBlock(_) => self.start_block(),
         }
     }
 
-    fn end(&mut self, tag: TagEnd) {
+    fn end_tag(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Paragraph
             | TagEnd::HtmlBlock
@@ -203,33 +227,33 @@ impl<'a> Writer<'a> {
             | TagEnd::DefinitionListTitle
             | TagEnd::DefinitionListDefinition
             | TagEnd::MetadataBlock(_) => {
-                self.flush();
-                self.gap = true;
+                self.flush_rows();
+                self.needs_gap = true;
             }
             TagEnd::Heading(_) => {
                 self.styles.pop();
-                self.flush();
-                self.gap = true;
+                self.flush_rows();
+                self.needs_gap = true;
             }
             TagEnd::BlockQuote(_) => {
-                self.flush();
+                self.flush_rows();
                 self.styles.pop();
-                self.leave();
-                self.gap = true;
+                self.pop_prefix();
+                self.needs_gap = true;
             }
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::List(_) => {
                 self.lists.pop();
-                self.gap = self.gap || self.lists.is_empty();
+                self.needs_gap = self.needs_gap || self.lists.is_empty();
             }
             TagEnd::Item => {
-                self.flush();
-                self.leave();
+                self.flush_rows();
+                self.pop_prefix();
             }
             TagEnd::FootnoteDefinition => {
-                self.flush();
-                self.leave();
-                self.gap = true;
+                self.flush_rows();
+                self.pop_prefix();
+                self.needs_gap = true;
             }
             TagEnd::Table => self.end_table(),
             TagEnd::TableHead => {
@@ -248,58 +272,60 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn style(&self) -> Style {
+    fn current_style(&self) -> Style {
         self.styles.last().copied().unwrap_or_default()
     }
 
     fn push_modifier(&mut self, modifier: Modifier) {
-        self.styles.push(self.style().add_modifier(modifier));
+        self.styles.push(self.current_style().add_modifier(modifier));
     }
 
-    fn say(&mut self, text: &str, style: Style) {
-        self.put(Piece::new(Clean::line(text), style));
+    fn push_text(&mut self, text: &str, style: Style) {
+        self.push_piece(StyledText::new(Clean::from_prose_line(text), style));
     }
 
-    fn put(&mut self, piece: Piece) {
+    fn push_piece(&mut self, piece: StyledText) {
         if let Some(row) = self.rows.last_mut() {
             row.push(piece);
         }
     }
 
-    fn enter(&mut self, mark: Option<Piece>, rest: Piece) {
-        // Levels beyond the deepest stand at its place, but they do stand: each is left again.
-        let deep = self.around.len() >= DEPTH;
-        let rest = if deep { Piece::default() } else { rest };
-        self.around.push(Around { mark: mark.filter(|_| !deep), rest });
+    fn push_prefix(&mut self, mark: Option<StyledText>, rest: StyledText) {
+        // Levels beyond the limit are not indented, but are recorded, because each is closed again.
+        let deep = self.prefixes.len() >= MAX_DEPTH;
+        let rest = if deep { StyledText::default() } else { rest };
+        self.prefixes.push(BlockPrefix { mark: mark.filter(|_| !deep), rest });
     }
 
-    fn leave(&mut self) {
-        // An item without any text still has its mark.
-        if self.around.last().is_some_and(|around| around.mark.is_some()) {
-            let before = self.before();
-            self.out.extend(wrap(&[], self.width, &before, Break::Words));
+    fn pop_prefix(&mut self) {
+        // An empty item still has its mark.
+        if self.prefixes.last().is_some_and(|prefix| prefix.mark.is_some()) {
+            let before = self.line_prefix();
+            self.out.extend(wrap_line(&[], self.width, &before, WrapMode::Words));
         }
-        self.around.pop();
+        self.prefixes.pop();
     }
 
-    fn before(&mut self) -> Before {
-        let rest: Vec<Piece> = self.around.iter().map(|around| around.rest.clone()).collect();
-        let first = self.around.iter_mut();
+    fn line_prefix(&mut self) -> LinePrefix {
+        let rest: Vec<StyledText> = self.prefixes.iter().map(|prefix| prefix.rest.clone()).collect();
+        let first = self.prefixes.iter_mut();
         let first = first.map(|around| around.mark.take().unwrap_or_else(|| around.rest.clone())).collect();
-        Before { first, rest }
+        LinePrefix { first, rest }
     }
 
-    /// A block begins: what was gathered before it is written, and the empty line between them.
-    fn block(&mut self) {
-        self.flush();
-        if std::mem::take(&mut self.gap) && !self.out.is_empty() {
-            let before =
-                Before { first: self.around.iter().map(|a| a.rest.clone()).collect(), rest: Vec::new() };
-            self.out.extend(wrap(&[], self.width, &before, Break::Words));
+    /// Starts a block: writes the pending text and the empty line.
+    fn start_block(&mut self) {
+        self.flush_rows();
+        if std::mem::take(&mut self.needs_gap) && !self.out.is_empty() {
+            let before = LinePrefix {
+                first: self.prefixes.iter().map(|a| a.rest.clone()).collect(),
+                rest: Vec::new(),
+            };
+            self.out.extend(wrap_line(&[], self.width, &before, WrapMode::Words));
         }
     }
 
-    fn flush(&mut self) {
+    fn flush_rows(&mut self) {
         if self.table.is_some() {
             return;
         }
@@ -307,33 +333,35 @@ impl<'a> Writer<'a> {
         let rows: Vec<_> =
             rows.into_iter().filter(|row| row.iter().any(|piece| !piece.text.is_empty())).collect();
         for row in rows {
-            let before = self.before();
-            self.out.extend(wrap(&row, self.width, &before, Break::Words));
+            let before = self.line_prefix();
+            self.out.extend(wrap_line(&row, self.width, &before, WrapMode::Words));
         }
     }
 
-    fn item(&mut self) {
-        self.block();
-        let style = self.theme.style(Role::Accent);
+    fn start_item(&mut self) {
+        self.start_block();
+        let style = self.theme.role_style(StyleRole::Accent);
         let (mark, columns) = match self.lists.last_mut() {
             Some(Some(number)) => {
                 let mark = format!("{number}. ");
                 *number = number.saturating_add(1);
                 let columns = mark.len();
-                (Piece::new(Clean::line(&mark), style), columns)
+                (StyledText::new(Clean::from_prose_line(&mark), style), columns)
             }
-            Some(None) | None => (Piece::own(if self.theme.plain { "- " } else { "• " }, style), 2),
+            Some(None) | None => {
+                (StyledText::from_static(if self.theme.plain { "- " } else { "• " }, style), 2)
+            }
         };
-        let rest = Piece::new(Clean::line(&" ".repeat(columns)), Style::new());
-        self.enter(Some(mark), rest);
+        let rest = StyledText::new(Clean::from_prose_line(&" ".repeat(columns)), Style::new());
+        self.push_prefix(Some(mark), rest);
     }
 
     fn end_code(&mut self) {
         let Some((language, code)) = self.code.take() else { return };
-        let before = self.before();
-        let lines = code::block(&code, &language, room(self.width, &before), self.theme);
-        self.out.extend(indent(lines, self.width, &before));
-        self.gap = true;
+        let before = self.line_prefix();
+        let lines = code::code_lines(&code, &language, remaining_width(self.width, &before), self.theme);
+        self.out.extend(prefix_lines(lines, self.width, &before));
+        self.needs_gap = true;
     }
 
     fn end_cell(&mut self) {
@@ -347,18 +375,18 @@ impl<'a> Writer<'a> {
 
     fn end_table(&mut self) {
         let Some(table) = self.table.take() else { return };
-        let before = self.before();
-        let lines = table.lines(room(self.width, &before), self.theme);
-        self.out.extend(indent(lines, self.width, &before));
-        self.gap = true;
+        let before = self.line_prefix();
+        let lines = table.table_lines(remaining_width(self.width, &before), self.theme);
+        self.out.extend(prefix_lines(lines, self.width, &before));
+        self.needs_gap = true;
     }
 
-    fn link(&mut self, to: &str) {
+    fn start_link(&mut self, to: &str) {
         self.links.push((to.to_owned(), self.rows.last().map_or(0, Vec::len)));
-        self.styles.push(self.style().patch(self.theme.style(Role::Link)));
+        self.styles.push(self.current_style().patch(self.theme.role_style(StyleRole::Link)));
     }
 
-    /// The address stands beside the text unless it is the text: a link cannot say one place and mean another.
+    /// Shows the URL next to the text unless they are equal, so that a link cannot disguise its target.
     fn end_link(&mut self) {
         self.styles.pop();
         let Some((to, from)) = self.links.pop() else { return };
@@ -366,24 +394,24 @@ impl<'a> Writer<'a> {
             self.rows.last().into_iter().flatten().skip(from).map(|p| p.text.as_str()).collect();
         let bare = |text: &str| text.trim_start_matches("mailto:").trim_end_matches('/').to_owned();
         if bare(&said) != bare(&to) && !to.is_empty() {
-            let style = self.theme.style(Role::Dim);
-            self.put(Piece::own(" (", style));
-            self.put(Piece::new(Clean::exact_line(&to), style));
-            self.put(Piece::own(")", style));
+            let style = self.theme.role_style(StyleRole::Dim);
+            self.push_piece(StyledText::from_static(" (", style));
+            self.push_piece(StyledText::new(Clean::from_exact_line(&to), style));
+            self.push_piece(StyledText::from_static(")", style));
         }
     }
 
-    /// Where a name of a link leads is said too: the link may stand in another stretch.
-    fn definition(&mut self, name: &str, to: &str) {
-        self.block();
-        let style = self.theme.style(Role::Dim);
-        self.put(Piece::new(Clean::line(&format!("[{name}]: ")), style));
-        self.put(Piece::new(Clean::exact_line(to), style));
-        self.flush();
+    /// Shows the target of a link definition too, because the link may be in another stretch.
+    fn write_definition(&mut self, name: &str, to: &str) {
+        self.start_block();
+        let style = self.theme.role_style(StyleRole::Dim);
+        self.push_piece(StyledText::new(Clean::from_prose_line(&format!("[{name}]: ")), style));
+        self.push_piece(StyledText::new(Clean::from_exact_line(to), style));
+        self.flush_rows();
     }
 }
 
-fn hashes(level: HeadingLevel) -> &'static str {
+fn heading_marks(level: HeadingLevel) -> &'static str {
     match level {
         HeadingLevel::H1 => "# ",
         HeadingLevel::H2 => "## ",
@@ -394,10 +422,10 @@ fn hashes(level: HeadingLevel) -> &'static str {
     }
 }
 
-fn side(alignment: Alignment) -> Side {
+fn column_align(alignment: Alignment) -> ColumnAlign {
     match alignment {
-        Alignment::None | Alignment::Left => Side::Left,
-        Alignment::Center => Side::Middle,
-        Alignment::Right => Side::Right,
+        Alignment::None | Alignment::Left => ColumnAlign::Left,
+        Alignment::Center => ColumnAlign::Middle,
+        Alignment::Right => ColumnAlign::Right,
     }
 }

@@ -1,30 +1,33 @@
-//! Paint: from blocks to lines of cells, without a terminal: Markdown, code, diffs, cards, colours.
+//! Renders blocks as styled lines without a terminal: Markdown, code, diffs, cards, themes.
 //!
-//! Every text from outside becomes a [`Clean`] first, and only [`wrap`] makes spans, from nothing else. What was drawn
-//! is kept in [`Drawn`].
+//! External text is converted to [`Clean`] first, and only [`wrap_line`] creates spans from it. [`PaintCache`]
+//! caches rendered lines.
 
+mod ascii;
+mod ask_card;
 mod block;
-mod call;
-mod card;
+mod cache;
+mod call_block;
 mod code;
 mod diff;
-mod drawn;
-mod harmless;
-mod letters;
+mod incremental;
 mod markdown;
 mod output;
 mod plain;
-mod stream;
+mod sanitize;
 mod table;
 mod theme;
 mod wrap;
 
-pub use block::{block, spaced};
-pub use card::CardKeys;
-pub use code::warm;
-pub use diff::{ROWS, counts, diff};
-pub use drawn::Drawn;
-pub use harmless::Clean;
-pub use stream::Stream;
-pub use theme::{Role, Theme, ThemeName};
-pub use wrap::{Before, Break, Piece, columns, cut, indent, room, width_of, wrap};
+pub use ask_card::CardKeys;
+pub use block::{block_lines, needs_gap};
+pub use cache::PaintCache;
+pub use code::load_grammars;
+pub use diff::{MAX_DIFF_ROWS, count_changes, diff_lines};
+pub use incremental::MarkdownStream;
+pub use sanitize::Clean;
+pub use theme::{StyleRole, Theme, ThemeName};
+pub use wrap::{
+    LinePrefix, StyledText, WrapMode, line_width, prefix_lines, remaining_width, text_columns, truncate_line,
+    wrap_line,
+};

@@ -1,180 +1,182 @@
-//! Plain: blocks for people who listen: every line says first whose it is, nothing is drawn.
+//! Renders blocks for screen readers: every line begins with its source, without graphics.
 
 use minke_record::{AlertLevel, Millis};
-use minke_view::{AskCard, Block, Body, Call, CallState, NoticeKind, Saying, Words};
+use minke_view::{AskCard, Block, BlockBody, CallCard, CallState, InputState, NoticeKind, StreamedText};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::block::{amount, ended_words, first_words, left_out, what_next};
-use super::call::took;
-use super::card::{CardKeys, about, child_words, choices, end_words, facts, question};
-use super::harmless::Clean;
-use super::stream::Stream;
+use super::ask_card::{
+    CardKeys, ask_end_text, card_facts, card_subject, child_status_text, key_choices, question_text,
+};
+use super::block::{first_words, format_bytes, next_step_hint, omitted_line, run_end_text};
+use super::call_block::call_duration;
+use super::incremental::MarkdownStream;
+use super::sanitize::Clean;
 use super::theme::Theme;
-use super::wrap::{Before, Break, Piece, wrap};
+use super::wrap::{LinePrefix, StyledText, WrapMode, wrap_line};
 
-/// Lines of output, arguments and diffs where a block is open.
-const ROWS: usize = 200;
+/// Lines of output, arguments and diffs in an open block.
+const MAX_ROWS: usize = 200;
 
-pub(super) fn block(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
-    let mut lines = Reader { width, lines: Vec::new() };
+pub(super) fn block_lines(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<Line<'static>> {
+    let mut lines = PlainWriter { width, lines: Vec::new() };
     match &block.body {
-        Body::Said(said) => {
-            let how = match said.state {
-                Saying::Said => "",
-                Saying::Steered => " (into the run)",
-                Saying::Left => " (taken back)",
+        BlockBody::Input(message) => {
+            let how = match message.state {
+                InputState::Delivered => "",
+                InputState::Steered => " (into the run)",
+                InputState::Rewound => " (rewound)",
             };
-            lines.words(&format!("{}{how}", said.who), &said.text);
-            for chip in &said.chips {
-                lines.words("with", chip);
+            lines.push_prose(&format!("{}{how}", message.sender), &message.text);
+            for chip in &message.attachments {
+                lines.push_prose("with", chip);
             }
         }
-        Body::Reply(words) => {
-            lines.words("minke", "");
-            let mut stream = Stream::new(width, *theme);
-            stream.push(&words.text);
-            lines.lines.extend(stream.lines(words.open).iter().cloned());
-            lines.lines.extend(left_out(words, width, theme));
+        BlockBody::Reply(words) => {
+            lines.push_prose("minke", "");
+            let mut stream = MarkdownStream::new(width, *theme);
+            stream.push_text(&words.text);
+            lines.lines.extend(stream.all_lines(words.open).iter().cloned());
+            lines.lines.extend(omitted_line(words, width, theme));
         }
-        Body::Thinking(words) => thinking(&mut lines, words, open),
-        Body::Call(call) => call_lines(&mut lines, call, open),
-        Body::Ask(card) => ask(&mut lines, (card, block.ts), &theme.keys, open),
-        Body::Child(child) => {
-            lines.words("child", &format!("{}: {}", child.name, child_words(child)));
+        BlockBody::Thinking(words) => push_thinking(&mut lines, words, open),
+        BlockBody::CallCard(call) => push_call(&mut lines, call, open),
+        BlockBody::Ask(card) => push_ask(&mut lines, (card, block.ts), &theme.keys, open),
+        BlockBody::Child(child) => {
+            lines.push_prose("child", &format!("{}: {}", child.name, child_status_text(child)));
         }
-        Body::Notice(notice) => {
+        BlockBody::NoticeLine(notice) => {
             let label = match &notice.kind {
                 NoticeKind::Alert(AlertLevel::Warn) => "warning",
                 NoticeKind::Alert(AlertLevel::Error | AlertLevel::Other(_)) => "error",
                 NoticeKind::Compaction => "compaction",
-                NoticeKind::Change => "change",
-                NoticeKind::Opened => "opened",
+                NoticeKind::SettingChange => "change",
+                NoticeKind::Reopened => "opened",
                 NoticeKind::Rewound => "rewound",
-                NoticeKind::Note => "note",
+                NoticeKind::ClientNote => "note",
             };
-            lines.words(label, &notice.text);
+            lines.push_prose(label, &notice.text);
         }
-        Body::Ended(ended) => {
-            lines.words("ended", &ended_words(ended));
-            if let Some(next) = what_next(ended, theme) {
-                lines.words("next", &next);
+        BlockBody::RunEnd(ended) => {
+            lines.push_prose("ended", &run_end_text(ended));
+            if let Some(next) = next_step_hint(ended, theme) {
+                lines.push_prose("next", &next);
             }
         }
     }
     lines.lines
 }
 
-/// A question; of one that is settled only what it was and how it ended.
-fn ask(lines: &mut Reader, (card, asked): (&AskCard, Millis), keys: &CardKeys, open: bool) {
+/// Renders an ask; of a settled one only the subject and the outcome.
+fn push_ask(lines: &mut PlainWriter, (card, asked): (&AskCard, Millis), keys: &CardKeys, open: bool) {
     let pod = card.pod.as_ref().map(|pod| format!("{pod} asks: ")).unwrap_or_default();
-    lines.words("question", &format!("{pod}{}", question(card)));
-    let ended = end_words(card);
+    lines.push_prose("question", &format!("{pod}{}", question_text(card)));
+    let ended = ask_end_text(card);
     if open || ended.is_none() {
         let subject = &card.ask.subject;
         let text = subject.text.as_ref().filter(|text| subject.diff.as_ref() != Some(text));
         if let Some(command) = subject.action.as_ref().and_then(|action| action.command.as_ref()) {
-            lines.exact("command", command);
+            lines.push_exact("command", command);
         } else if let Some(text) = text {
-            lines.exact("about", text);
+            lines.push_exact("about", text);
         }
         if let Some(diff) = &subject.diff {
-            lines.exact("change", diff);
+            lines.push_exact("change", diff);
         }
-        for (name, value) in facts(card, asked) {
-            lines.exact(name, &value);
+        for (name, value) in card_facts(card, asked) {
+            lines.push_exact(name, &value);
         }
-    } else if let Some(about) = about(card) {
-        lines.exact("about", &about);
+    } else if let Some(about) = card_subject(card) {
+        lines.push_exact("about", &about);
     }
     match ended {
-        Some(told) => lines.words("answer", &told),
+        Some(told) => lines.push_prose("answer", &told),
         None => {
-            for (key, told) in choices(card, keys) {
-                lines.exact("key", &format!("{key}: {told}"));
+            for (key, told) in key_choices(card, keys) {
+                lines.push_exact("key", &format!("{key}: {told}"));
             }
         }
     }
 }
 
-fn thinking(lines: &mut Reader, words: &Words, open: bool) {
+fn push_thinking(lines: &mut PlainWriter, words: &StreamedText, open: bool) {
     if open {
-        lines.words("thinking", &words.text);
+        lines.push_prose("thinking", &words.text);
     } else {
-        let first = first_words(&Clean::words(&words.text));
-        let length = amount(words.text.len() as u64 + words.left_out);
-        lines.words("thinking", &format!("{} ({length})", first.as_str()));
+        let first = first_words(&Clean::from_prose(&words.text));
+        let length = format_bytes(words.text.len() as u64 + words.omitted_bytes);
+        lines.push_prose("thinking", &format!("{} ({length})", first.as_str()));
     }
 }
 
-fn call_lines(lines: &mut Reader, call: &Call, open: bool) {
-    let standing = match &call.state {
-        CallState::Written => "is being written".to_owned(),
-        CallState::Waiting => "waits".to_owned(),
-        CallState::Asked(_) => "asks".to_owned(),
+fn push_call(lines: &mut PlainWriter, call: &CallCard, open: bool) {
+    let status = match &call.state {
+        CallState::Streaming => "is being written".to_owned(),
+        CallState::Pending => "waits".to_owned(),
+        CallState::AwaitingAnswer(_) => "asks".to_owned(),
         CallState::Running => "runs".to_owned(),
-        CallState::Ended(_) if call.behind => "goes on behind".to_owned(),
-        CallState::Ended(outcome) => match call.exit {
+        CallState::RunEndNotice(_) if call.in_background => "in background".to_owned(),
+        CallState::RunEndNotice(outcome) => match call.exit {
             Some(code) if code != 0 => format!("exit {code}"),
             Some(_) | None => outcome.to_string(),
         },
     };
-    let time = took(call).map(|time| format!(" after {time}")).unwrap_or_default();
-    let about = if call.about.is_empty() { String::new() } else { format!(" {}", call.about) };
-    lines.exact("call", &format!("{}{about}: {standing}{time}", call.tool));
+    let time = call_duration(call).map(|time| format!(" after {time}")).unwrap_or_default();
+    let about = if call.subject.is_empty() { String::new() } else { format!(" {}", call.subject) };
+    lines.push_exact("call", &format!("{}{about}: {status}{time}", call.tool));
     if !call.summary.is_empty() {
-        lines.words("result", &call.summary);
+        lines.push_prose("result", &call.summary);
     }
     if !open {
         return;
     }
     if let Some(command) = &call.command {
-        lines.exact("command", command);
+        lines.push_exact("command", command);
     }
     if let Some(diff) = &call.diff {
-        lines.exact("change", diff);
+        lines.push_exact("change", diff);
     }
     if call.command.is_none() && call.diff.is_none() && !call.arguments.is_empty() {
-        lines.exact("arguments", &call.arguments);
+        lines.push_exact("arguments", &call.arguments);
     }
-    let printed = super::output::output(&call.output.text, Style::new(), false);
+    let printed = super::output::output_lines(&call.output.text, Style::new(), false);
     if !printed.is_empty() {
-        lines.words("output", "");
-        for line in printed.iter().skip(printed.len().saturating_sub(ROWS)) {
-            lines.lines.extend(wrap(line, lines.width, &Before::default(), Break::Words));
+        lines.push_prose("output", "");
+        for line in printed.iter().skip(printed.len().saturating_sub(MAX_ROWS)) {
+            lines.lines.extend(wrap_line(line, lines.width, &LinePrefix::default(), WrapMode::Words));
         }
     }
 }
 
-struct Reader {
+struct PlainWriter {
     width: u16,
     lines: Vec<Line<'static>>,
 }
 
-impl Reader {
-    fn words(&mut self, label: &str, text: &str) {
-        self.say(label, &Clean::words(text));
+impl PlainWriter {
+    fn push_prose(&mut self, label: &str, text: &str) {
+        self.push_labelled(label, &Clean::from_prose(text));
     }
 
-    fn exact(&mut self, label: &str, text: &str) {
-        self.say(label, &Clean::exact(text));
+    fn push_exact(&mut self, label: &str, text: &str) {
+        self.push_labelled(label, &Clean::from_exact(text));
     }
 
-    fn say(&mut self, label: &str, text: &Clean) {
-        let mut label = Some(Piece::new(Clean::line(&format!("{label}: ")), Style::new()));
-        let count = text.lines().count();
-        for line in text.lines().take(ROWS).chain(text.is_empty().then(Clean::default)) {
-            let pieces: Vec<Piece> =
-                label.take().into_iter().chain([Piece::new(line, Style::new())]).collect();
-            self.lines.extend(wrap(&pieces, self.width, &Before::default(), Break::Words));
+    fn push_labelled(&mut self, label: &str, text: &Clean) {
+        let mut label = Some(StyledText::new(Clean::from_prose_line(&format!("{label}: ")), Style::new()));
+        let count = text.split_lines().count();
+        for line in text.split_lines().take(MAX_ROWS).chain(text.is_empty().then(Clean::default)) {
+            let pieces: Vec<StyledText> =
+                label.take().into_iter().chain([StyledText::new(line, Style::new())]).collect();
+            self.lines.extend(wrap_line(&pieces, self.width, &LinePrefix::default(), WrapMode::Words));
         }
-        if count > ROWS {
-            let told = format!("and {} more lines", count - ROWS);
-            self.lines.extend(wrap(
-                &[Piece::new(Clean::line(&told), Style::new())],
+        if count > MAX_ROWS {
+            let told = format!("and {} more lines", count - MAX_ROWS);
+            self.lines.extend(wrap_line(
+                &[StyledText::new(Clean::from_prose_line(&told), Style::new())],
                 self.width,
-                &Before::default(),
-                Break::Words,
+                &LinePrefix::default(),
+                WrapMode::Words,
             ));
         }
     }

@@ -1,36 +1,36 @@
-//! Theme: what each thing on the screen is, by name, and how it looks.
+//! Themes map roles to styles.
 //!
-//! Whoever draws says a role and never a colour. `terminal` uses only the sixteen colours that the person's own
-//! terminal has; `none` uses no colour at all, so nothing may be told by colour alone.
+//! Rendering code uses roles and never colours. `terminal` only uses the sixteen colours of the user's
+//! terminal; `none` uses no colours, so information must not depend on colour alone.
 
 use ratatui::style::{Color, Modifier, Style};
 
-use super::card::CardKeys;
+use super::ask_card::CardKeys;
 
-/// What a piece of text is.
+/// The role of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum StyleRole {
     Text,
-    /// Less important than the text around it.
+    /// Less important than the surrounding text.
     Dim,
     Accent,
-    /// What a person said.
+    /// Input of the user.
     User,
     Heading,
     Link,
     Quote,
-    /// Code inside of a sentence, commands.
+    /// Inline code, commands.
     Code,
     Added,
     Removed,
-    /// The words that differ, inside of a line that differs.
+    /// Changed words in a changed line.
     AddedWord,
     RemovedWord,
     Good,
     Warn,
     Error,
     Key,
-    /// The row or the card that has the focus.
+    /// The selected row or the focused card.
     Selected,
     Border,
     Keyword,
@@ -41,7 +41,7 @@ pub enum Role {
     Type,
 }
 
-/// The themes a person can choose.
+/// The available themes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ThemeName {
     #[default]
@@ -67,18 +67,18 @@ impl ThemeName {
         }
     }
 
-    pub fn named(name: &str) -> Option<ThemeName> {
+    pub fn from_name(name: &str) -> Option<ThemeName> {
         ThemeName::ALL.into_iter().find(|theme| theme.as_str() == name)
     }
 }
 
-/// A theme: roles to styles.
+/// A theme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Theme {
     pub name: ThemeName,
-    /// For screen readers: labelled lines, no frames, no marks that are read aloud for nothing.
+    /// For screen readers: labelled lines, no frames, no decoration.
     pub plain: bool,
-    /// The keys that cards name.
+    /// The keys that cards show.
     pub keys: CardKeys,
 }
 
@@ -88,116 +88,116 @@ impl Theme {
     }
 
     /// The screen-reader mode.
-    pub fn plain() -> Theme {
+    pub fn screen_reader() -> Theme {
         Theme { name: ThemeName::None, plain: true, ..Theme::default() }
     }
 
-    /// How the whole screen looks where nothing is said; themes with colours of their own bring their background.
-    pub fn base(&self) -> Style {
+    /// Returns the base style of the screen. Themes with their own colours set the background.
+    pub fn base_style(&self) -> Style {
         match self.name {
             ThemeName::Terminal | ThemeName::None => Style::new(),
-            ThemeName::Dark => Style::new().fg(DARK.text).bg(DARK.ground),
-            ThemeName::Light => Style::new().fg(LIGHT.text).bg(LIGHT.ground),
-            ThemeName::Contrast => Style::new().fg(CONTRAST.text).bg(CONTRAST.ground),
+            ThemeName::Dark => Style::new().fg(DARK.text).bg(DARK.background),
+            ThemeName::Light => Style::new().fg(LIGHT.text).bg(LIGHT.background),
+            ThemeName::Contrast => Style::new().fg(CONTRAST.text).bg(CONTRAST.background),
         }
     }
 
-    pub fn style(&self, role: Role) -> Style {
+    pub fn role_style(&self, role: StyleRole) -> Style {
         match self.name {
-            ThemeName::Terminal => terminal(role),
-            ThemeName::Dark => coloured(role, &DARK),
-            ThemeName::Light => coloured(role, &LIGHT),
-            ThemeName::Contrast => coloured(role, &CONTRAST).add_modifier(loud(role)),
-            ThemeName::None => colourless(role),
+            ThemeName::Terminal => terminal_style(role),
+            ThemeName::Dark => palette_style(role, &DARK),
+            ThemeName::Light => palette_style(role, &LIGHT),
+            ThemeName::Contrast => palette_style(role, &CONTRAST).add_modifier(contrast_modifier(role)),
+            ThemeName::None => colourless_style(role),
         }
     }
 
-    /// Whether colours of a command's own output may be shown.
-    pub fn keeps_colours(&self) -> bool {
+    /// Returns whether to show the colours of command output.
+    pub fn shows_output_colours(&self) -> bool {
         self.name != ThemeName::None
     }
 }
 
-fn terminal(role: Role) -> Style {
+fn terminal_style(role: StyleRole) -> Style {
     let style = Style::new();
     match role {
-        Role::Text => style,
-        // Not the eighth colour: palettes exist in which that is the background.
-        Role::Dim | Role::Comment | Role::Border => style.add_modifier(Modifier::DIM),
-        Role::Accent | Role::Link | Role::Type => style.fg(Color::Cyan),
-        Role::User => style.fg(Color::Blue).add_modifier(Modifier::BOLD),
-        Role::Heading => style.add_modifier(Modifier::BOLD),
-        Role::Quote => style.add_modifier(Modifier::ITALIC),
-        Role::Code | Role::Function => style.fg(Color::Blue),
-        Role::Added | Role::Good | Role::Literal => style.fg(Color::Green),
-        Role::Removed | Role::Error => style.fg(Color::Red),
-        Role::AddedWord => style.fg(Color::Green).add_modifier(Modifier::REVERSED),
-        Role::RemovedWord => style.fg(Color::Red).add_modifier(Modifier::REVERSED),
-        Role::Warn | Role::Number => style.fg(Color::Yellow),
-        Role::Key => style.fg(Color::Cyan).add_modifier(Modifier::BOLD),
-        Role::Selected => style.add_modifier(Modifier::REVERSED),
-        Role::Keyword => style.fg(Color::Magenta),
+        StyleRole::Text => style,
+        // Not colour 8, which is the background in some palettes.
+        StyleRole::Dim | StyleRole::Comment | StyleRole::Border => style.add_modifier(Modifier::DIM),
+        StyleRole::Accent | StyleRole::Link | StyleRole::Type => style.fg(Color::Cyan),
+        StyleRole::User => style.fg(Color::Blue).add_modifier(Modifier::BOLD),
+        StyleRole::Heading => style.add_modifier(Modifier::BOLD),
+        StyleRole::Quote => style.add_modifier(Modifier::ITALIC),
+        StyleRole::Code | StyleRole::Function => style.fg(Color::Blue),
+        StyleRole::Added | StyleRole::Good | StyleRole::Literal => style.fg(Color::Green),
+        StyleRole::Removed | StyleRole::Error => style.fg(Color::Red),
+        StyleRole::AddedWord => style.fg(Color::Green).add_modifier(Modifier::REVERSED),
+        StyleRole::RemovedWord => style.fg(Color::Red).add_modifier(Modifier::REVERSED),
+        StyleRole::Warn | StyleRole::Number => style.fg(Color::Yellow),
+        StyleRole::Key => style.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+        StyleRole::Selected => style.add_modifier(Modifier::REVERSED),
+        StyleRole::Keyword => style.fg(Color::Magenta),
     }
 }
 
-fn colourless(role: Role) -> Style {
+fn colourless_style(role: StyleRole) -> Style {
     let style = Style::new();
     match role {
-        Role::Text
-        | Role::Dim
-        | Role::Comment
-        | Role::Border
-        | Role::Type
-        | Role::Code
-        | Role::Function
-        | Role::Added
-        | Role::Removed
-        | Role::Good
-        | Role::Literal
-        | Role::Number
-        | Role::Keyword
-        | Role::Quote => style,
-        Role::Accent | Role::User | Role::Heading | Role::Warn | Role::Key => {
+        StyleRole::Text
+        | StyleRole::Dim
+        | StyleRole::Comment
+        | StyleRole::Border
+        | StyleRole::Type
+        | StyleRole::Code
+        | StyleRole::Function
+        | StyleRole::Added
+        | StyleRole::Removed
+        | StyleRole::Good
+        | StyleRole::Literal
+        | StyleRole::Number
+        | StyleRole::Keyword
+        | StyleRole::Quote => style,
+        StyleRole::Accent | StyleRole::User | StyleRole::Heading | StyleRole::Warn | StyleRole::Key => {
             style.add_modifier(Modifier::BOLD)
         }
-        Role::Link => style.add_modifier(Modifier::UNDERLINED),
-        Role::AddedWord | Role::RemovedWord | Role::Error => {
+        StyleRole::Link => style.add_modifier(Modifier::UNDERLINED),
+        StyleRole::AddedWord | StyleRole::RemovedWord | StyleRole::Error => {
             style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
         }
-        Role::Selected => style.add_modifier(Modifier::REVERSED),
+        StyleRole::Selected => style.add_modifier(Modifier::REVERSED),
     }
 }
 
-/// High contrast says with weight what others say with a quieter colour.
-fn loud(role: Role) -> Modifier {
+/// Returns the text attributes with which the high-contrast theme expresses a role.
+fn contrast_modifier(role: StyleRole) -> Modifier {
     match role {
-        Role::Error | Role::Warn | Role::Keyword | Role::Accent => Modifier::BOLD,
-        Role::Link => Modifier::UNDERLINED,
-        Role::Text
-        | Role::Dim
-        | Role::Comment
-        | Role::Border
-        | Role::Type
-        | Role::Code
-        | Role::Function
-        | Role::Added
-        | Role::Removed
-        | Role::Good
-        | Role::Literal
-        | Role::Number
-        | Role::Quote
-        | Role::User
-        | Role::Heading
-        | Role::Key
-        | Role::AddedWord
-        | Role::RemovedWord
-        | Role::Selected => Modifier::empty(),
+        StyleRole::Error | StyleRole::Warn | StyleRole::Keyword | StyleRole::Accent => Modifier::BOLD,
+        StyleRole::Link => Modifier::UNDERLINED,
+        StyleRole::Text
+        | StyleRole::Dim
+        | StyleRole::Comment
+        | StyleRole::Border
+        | StyleRole::Type
+        | StyleRole::Code
+        | StyleRole::Function
+        | StyleRole::Added
+        | StyleRole::Removed
+        | StyleRole::Good
+        | StyleRole::Literal
+        | StyleRole::Number
+        | StyleRole::Quote
+        | StyleRole::User
+        | StyleRole::Heading
+        | StyleRole::Key
+        | StyleRole::AddedWord
+        | StyleRole::RemovedWord
+        | StyleRole::Selected => Modifier::empty(),
     }
 }
 
-/// The colours of a theme that brings its own.
-struct Palette {
-    ground: Color,
+/// The colours of a theme.
+struct ThemePalette {
+    background: Color,
     text: Color,
     dim: Color,
     accent: Color,
@@ -215,88 +215,88 @@ struct Palette {
     selected: (Color, Color),
 }
 
-const fn rgb(hex: u32) -> Color {
+const fn rgb_color(hex: u32) -> Color {
     Color::Rgb((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
 }
 
-const DARK: Palette = Palette {
-    ground: rgb(0x1b1f27),
-    text: rgb(0xd8dee9),
-    dim: rgb(0x7b8494),
-    accent: rgb(0x7fc8d8),
-    user: rgb(0x8fb8f0),
-    code: rgb(0x9ecbff),
-    added: rgb(0x8fd19e),
-    removed: rgb(0xf08f8f),
-    added_word: (rgb(0x10240f), rgb(0x8fd19e)),
-    removed_word: (rgb(0x2b0d0d), rgb(0xf08f8f)),
-    warn: rgb(0xe8c07a),
-    error: rgb(0xff7b7b),
-    keyword: rgb(0xcba6f7),
-    literal: rgb(0xa6d189),
-    number: rgb(0xefb080),
-    selected: (rgb(0xffffff), rgb(0x34405a)),
+const DARK: ThemePalette = ThemePalette {
+    background: rgb_color(0x1b1f27),
+    text: rgb_color(0xd8dee9),
+    dim: rgb_color(0x7b8494),
+    accent: rgb_color(0x7fc8d8),
+    user: rgb_color(0x8fb8f0),
+    code: rgb_color(0x9ecbff),
+    added: rgb_color(0x8fd19e),
+    removed: rgb_color(0xf08f8f),
+    added_word: (rgb_color(0x10240f), rgb_color(0x8fd19e)),
+    removed_word: (rgb_color(0x2b0d0d), rgb_color(0xf08f8f)),
+    warn: rgb_color(0xe8c07a),
+    error: rgb_color(0xff7b7b),
+    keyword: rgb_color(0xcba6f7),
+    literal: rgb_color(0xa6d189),
+    number: rgb_color(0xefb080),
+    selected: (rgb_color(0xffffff), rgb_color(0x34405a)),
 };
 
-const LIGHT: Palette = Palette {
-    ground: rgb(0xffffff),
-    text: rgb(0x24292f),
-    dim: rgb(0x6a737d),
-    accent: rgb(0x0b6b7d),
-    user: rgb(0x0b4fb3),
-    code: rgb(0x0550ae),
-    added: rgb(0x116329),
-    removed: rgb(0xa40e26),
-    added_word: (rgb(0x0a3d18), rgb(0xaceebb)),
-    removed_word: (rgb(0x6b0a18), rgb(0xffcecb)),
-    warn: rgb(0x8a5a00),
-    error: rgb(0xc11d2e),
-    keyword: rgb(0x8250df),
-    literal: rgb(0x116329),
-    number: rgb(0x953800),
-    selected: (rgb(0x000000), rgb(0xcfe2ff)),
+const LIGHT: ThemePalette = ThemePalette {
+    background: rgb_color(0xffffff),
+    text: rgb_color(0x24292f),
+    dim: rgb_color(0x6a737d),
+    accent: rgb_color(0x0b6b7d),
+    user: rgb_color(0x0b4fb3),
+    code: rgb_color(0x0550ae),
+    added: rgb_color(0x116329),
+    removed: rgb_color(0xa40e26),
+    added_word: (rgb_color(0x0a3d18), rgb_color(0xaceebb)),
+    removed_word: (rgb_color(0x6b0a18), rgb_color(0xffcecb)),
+    warn: rgb_color(0x8a5a00),
+    error: rgb_color(0xc11d2e),
+    keyword: rgb_color(0x8250df),
+    literal: rgb_color(0x116329),
+    number: rgb_color(0x953800),
+    selected: (rgb_color(0x000000), rgb_color(0xcfe2ff)),
 };
 
-const CONTRAST: Palette = Palette {
-    ground: rgb(0x000000),
-    text: rgb(0xffffff),
-    dim: rgb(0xd0d0d0),
-    accent: rgb(0x00ffff),
-    user: rgb(0x6fb7ff),
-    code: rgb(0x9fd0ff),
-    added: rgb(0x00ff5f),
-    removed: rgb(0xff8f8f),
-    added_word: (rgb(0x000000), rgb(0x00ff5f)),
-    removed_word: (rgb(0x000000), rgb(0xff8f8f)),
-    warn: rgb(0xffff00),
-    error: rgb(0xff6f6f),
-    keyword: rgb(0xff9fff),
-    literal: rgb(0x00ff5f),
-    number: rgb(0xffd75f),
-    selected: (rgb(0x000000), rgb(0xffff00)),
+const CONTRAST: ThemePalette = ThemePalette {
+    background: rgb_color(0x000000),
+    text: rgb_color(0xffffff),
+    dim: rgb_color(0xd0d0d0),
+    accent: rgb_color(0x00ffff),
+    user: rgb_color(0x6fb7ff),
+    code: rgb_color(0x9fd0ff),
+    added: rgb_color(0x00ff5f),
+    removed: rgb_color(0xff8f8f),
+    added_word: (rgb_color(0x000000), rgb_color(0x00ff5f)),
+    removed_word: (rgb_color(0x000000), rgb_color(0xff8f8f)),
+    warn: rgb_color(0xffff00),
+    error: rgb_color(0xff6f6f),
+    keyword: rgb_color(0xff9fff),
+    literal: rgb_color(0x00ff5f),
+    number: rgb_color(0xffd75f),
+    selected: (rgb_color(0x000000), rgb_color(0xffff00)),
 };
 
-fn coloured(role: Role, p: &Palette) -> Style {
+fn palette_style(role: StyleRole, p: &ThemePalette) -> Style {
     let style = Style::new();
     let pair = |(fg, bg): (Color, Color)| style.fg(fg).bg(bg);
     match role {
-        Role::Text => style.fg(p.text),
-        Role::Dim | Role::Comment | Role::Border => style.fg(p.dim),
-        Role::Accent | Role::Link | Role::Type => style.fg(p.accent),
-        Role::User => style.fg(p.user).add_modifier(Modifier::BOLD),
-        Role::Heading => style.fg(p.text).add_modifier(Modifier::BOLD),
-        Role::Quote => style.fg(p.text).add_modifier(Modifier::ITALIC),
-        Role::Code | Role::Function => style.fg(p.code),
-        Role::Added | Role::Good => style.fg(p.added),
-        Role::Removed => style.fg(p.removed),
-        Role::AddedWord => pair(p.added_word),
-        Role::RemovedWord => pair(p.removed_word),
-        Role::Warn => style.fg(p.warn),
-        Role::Error => style.fg(p.error),
-        Role::Key => style.fg(p.accent).add_modifier(Modifier::BOLD),
-        Role::Selected => pair(p.selected),
-        Role::Keyword => style.fg(p.keyword),
-        Role::Literal => style.fg(p.literal),
-        Role::Number => style.fg(p.number),
+        StyleRole::Text => style.fg(p.text),
+        StyleRole::Dim | StyleRole::Comment | StyleRole::Border => style.fg(p.dim),
+        StyleRole::Accent | StyleRole::Link | StyleRole::Type => style.fg(p.accent),
+        StyleRole::User => style.fg(p.user).add_modifier(Modifier::BOLD),
+        StyleRole::Heading => style.fg(p.text).add_modifier(Modifier::BOLD),
+        StyleRole::Quote => style.fg(p.text).add_modifier(Modifier::ITALIC),
+        StyleRole::Code | StyleRole::Function => style.fg(p.code),
+        StyleRole::Added | StyleRole::Good => style.fg(p.added),
+        StyleRole::Removed => style.fg(p.removed),
+        StyleRole::AddedWord => pair(p.added_word),
+        StyleRole::RemovedWord => pair(p.removed_word),
+        StyleRole::Warn => style.fg(p.warn),
+        StyleRole::Error => style.fg(p.error),
+        StyleRole::Key => style.fg(p.accent).add_modifier(Modifier::BOLD),
+        StyleRole::Selected => pair(p.selected),
+        StyleRole::Keyword => style.fg(p.keyword),
+        StyleRole::Literal => style.fg(p.literal),
+        StyleRole::Number => style.fg(p.number),
     }
 }

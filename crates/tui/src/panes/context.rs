@@ -1,96 +1,97 @@
-//! Context: what fills the model's window.
+//! The pane that shows the content of the context window.
 
-use minke_view::ContextUse;
+use minke_view::ContextUsage;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::sheet::{self, Sheet};
-use super::told;
-use crate::paint::{Before, Break, Clean, Piece, Role, Theme, cut, wrap};
+use super::format;
+use super::list_frame::{self, ListFrame};
+use crate::paint::{Clean, LinePrefix, StyleRole, StyledText, Theme, WrapMode, truncate_line, wrap_line};
 
-/// How far the picture is scrolled.
+/// The pane and its scroll position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ContextPane {
-    top: usize,
+    top_row: usize,
 }
 
 impl ContextPane {
-    pub fn by(&mut self, lines: isize) {
-        self.top = self.top.saturating_add_signed(lines);
+    pub fn scroll_by(&mut self, lines: isize) {
+        self.top_row = self.top_row.saturating_add_signed(lines);
     }
 
-    /// Draws what fills a window of so many tokens; 0 if nobody knows how many.
-    pub fn draw(
+    /// Draws the content of a window of `window` tokens; 0 if unknown.
+    pub fn draw_pane(
         &mut self,
         buf: &mut Buffer,
         area: Rect,
-        (context, window): (&ContextUse, u64),
+        (context, window): (&ContextUsage, u64),
         theme: &Theme,
     ) {
-        let used = context.measured().unwrap_or_else(|| context.estimate());
-        let aside = match window {
-            0 => format!("{} tokens", told::tokens(used)),
+        let used = context.measured_tokens().unwrap_or_else(|| context.estimated_tokens());
+        let detail = match window {
+            0 => format!("{} tokens", format::format_tokens(used)),
             window => format!(
                 "{} of {} tokens, {}% full",
-                told::tokens(used),
-                told::tokens(window),
-                told::percent(used, window)
+                format::format_tokens(used),
+                format::format_tokens(window),
+                format::to_percent(used, window)
             ),
         };
-        let sheet = Sheet { title: "Context", aside, theme };
-        let area = sheet.begin(buf, area);
-        let lines = lines(context, window, area.width, theme);
-        self.top = self.top.min(lines.len().saturating_sub(area.height.into()));
-        sheet::lines(buf, area, &lines, self.top);
+        let list_frame = ListFrame { title: "Context", detail, theme };
+        let area = list_frame.draw_title(buf, area);
+        let lines = context_lines(context, window, area.width, theme);
+        self.top_row = self.top_row.min(lines.len().saturating_sub(area.height.into()));
+        list_frame::draw_lines(buf, area, &lines, self.top_row);
     }
 }
 
-fn lines(context: &ContextUse, window: u64, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    // Without a window the parts are shown against each other.
-    let whole = if window == 0 { context.estimate() } else { window };
+fn context_lines(context: &ContextUsage, window: u64, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    // Without a window size the parts are relative to their total.
+    let whole = if window == 0 { context.estimated_tokens() } else { window };
     let mut lines = Vec::new();
-    for (filling, tokens) in context.parts() {
-        lines.push(bar((filling.as_str(), tokens), whole, width, (Role::Accent, theme)));
+    for (filling, tokens) in context.token_parts() {
+        lines.push(bar_line((filling.as_str(), tokens), whole, width, (StyleRole::Accent, theme)));
     }
     if window > 0 {
-        lines.push(bar(("free", context.free(window)), whole, width, (Role::Dim, theme)));
+        lines.push(bar_line(("free", context.free_tokens(window)), whole, width, (StyleRole::Dim, theme)));
     }
     lines.push(Line::default());
     let mut say = |text: &str| {
-        let text = [Piece::new(Clean::line(text), theme.style(Role::Dim))];
-        lines.extend(wrap(&text, width, &Before::default(), Break::Words));
+        let text = [StyledText::new(Clean::from_prose_line(text), theme.role_style(StyleRole::Dim))];
+        lines.extend(wrap_line(&text, width, &LinePrefix::default(), WrapMode::Words));
     };
-    say("The parts are estimates: four bytes of text to a token.");
-    match context.measured() {
+    say("The parts are estimates at four bytes of text per token.");
+    match context.measured_tokens() {
         Some(measured) => say(&format!(
-            "The provider counted {} tokens in the last request and its answer.",
-            told::tokens(measured)
+            "The provider counted {} tokens in the last request and its reply.",
+            format::format_tokens(measured)
         )),
-        None => say("The provider has counted nothing yet."),
+        None => say("The provider has not counted tokens yet."),
     }
     if context.is_partial() {
-        say("Older entries are not here, so the parts are less than the whole.");
+        say("Older entries are missing, so the parts are incomplete.");
     }
     lines
 }
 
-/// `replies        1.2k   3%  ███`.
-fn bar(
+/// Renders `replies        1.2k   3%  ███`.
+fn bar_line(
     (name, tokens): (&'static str, u64),
     whole: u64,
     width: u16,
-    (role, theme): (Role, &Theme),
+    (role, theme): (StyleRole, &Theme),
 ) -> Line<'static> {
-    let text = theme.style(Role::Text);
-    let mut pieces = sheet::column(name, 14, text);
-    let numbers = format!("{:>7} {:>4}%  ", told::tokens(tokens), told::percent(tokens, whole));
-    pieces.push(Piece::new(Clean::line(&numbers), text));
+    let text = theme.role_style(StyleRole::Text);
+    let mut pieces = list_frame::column_pieces(name, 14, text);
+    let numbers = format!("{:>7} {:>4}%  ", format::format_tokens(tokens), format::to_percent(tokens, whole));
+    pieces.push(StyledText::new(Clean::from_prose_line(&numbers), text));
     if !theme.plain {
-        let room = u64::from(width.saturating_sub(30).min(60));
-        let filled = (u128::from(tokens.min(whole)) * u128::from(room)).div_ceil(u128::from(whole.max(1)));
+        let available = u64::from(width.saturating_sub(30).min(60));
+        let filled =
+            (u128::from(tokens.min(whole)) * u128::from(available)).div_ceil(u128::from(whole.max(1)));
         let filled = usize::try_from(filled).unwrap_or(0);
-        pieces.push(Piece::new(Clean::line(&"█".repeat(filled)), theme.style(role)));
+        pieces.push(StyledText::new(Clean::from_prose_line(&"█".repeat(filled)), theme.role_style(role)));
     }
-    cut(&pieces, width)
+    truncate_line(&pieces, width)
 }

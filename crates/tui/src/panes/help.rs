@@ -1,99 +1,104 @@
-//! Help: what the keys and commands do, with words to look for.
+//! The help pane: keys and commands with a search.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pick::Pick;
-use super::sheet::{Sheet, column, filtered, many};
-use crate::paint::{Clean, Piece, Role, Theme};
+use super::list_frame::{ListFrame, column_pieces, count_label, filter_label};
+use super::selection::RowSelection;
+use crate::paint::{Clean, StyleRole, StyledText, Theme};
 
 /// A key or a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelpRow {
     /// `ctrl-p`, `/compact`.
     pub keys: String,
-    pub says: String,
-    /// Where it counts: `composer`, `list`; empty if everywhere.
-    pub place: String,
-    /// What `keys.toml` calls it; empty of commands.
-    pub name: String,
+    pub description: String,
+    /// Its context: `composer`, `list`; empty if everywhere.
+    pub context: String,
+    /// Name in `keys.toml`; empty for commands.
+    pub config_name: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Help {
+pub struct HelpPane {
     rows: Vec<HelpRow>,
-    pick: Pick,
+    selection: RowSelection,
 }
 
-impl Help {
-    pub fn new(rows: Vec<HelpRow>) -> Help {
-        Help { rows, pick: Pick::default() }
+impl HelpPane {
+    pub fn new(rows: Vec<HelpRow>) -> HelpPane {
+        HelpPane { rows, selection: RowSelection::default() }
     }
 
-    fn fitting(&self) -> Vec<usize> {
-        self.pick.fitting(&self.rows, |row| format!("{} {} {} {}", row.keys, row.says, row.place, row.name))
+    fn matching_rows(&self) -> Vec<usize> {
+        self.selection.matching_rows(&self.rows, |row| {
+            format!("{} {} {} {}", row.keys, row.description, row.context, row.config_name)
+        })
     }
 
-    pub fn by(&mut self, steps: isize) {
-        let rows = self.fitting().len();
-        self.pick.by(steps, rows);
+    pub fn move_selection(&mut self, steps: isize) {
+        let rows = self.matching_rows().len();
+        self.selection.move_by(steps, rows);
     }
 
-    pub fn pick(&mut self) -> &mut Pick {
-        &mut self.pick
+    pub fn selection_mut(&mut self) -> &mut RowSelection {
+        &mut self.selection
     }
 
-    pub fn chosen(&self) -> Option<&HelpRow> {
-        let fitting = self.fitting();
-        fitting.get(self.pick.at(fitting.len())?).and_then(|at| self.rows.get(*at))
+    pub fn selected_row(&self) -> Option<&HelpRow> {
+        let fitting = self.matching_rows();
+        fitting.get(self.selection.selected_index(fitting.len())?).and_then(|at| self.rows.get(*at))
     }
 
-    pub fn draw(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
-        let fitting = self.fitting();
-        let aside = match self.pick.filter().is_empty() {
+    pub fn draw_pane(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        let fitting = self.matching_rows();
+        let detail = match self.selection.filter().is_empty() {
             true if area.width < 50 => "type to search".to_owned(),
-            true => "type to search; keys.toml gives other keys".to_owned(),
-            false => format!("{}{}", many(fitting.len(), "line"), filtered(&self.pick)),
+            true => "type to search; keys.toml changes keys".to_owned(),
+            false => format!("{}{}", count_label(fitting.len(), "line"), filter_label(&self.selection)),
         };
-        let sheet = Sheet { title: "Help", aside, theme };
-        let area = sheet.begin(buf, area);
+        let list_frame = ListFrame { title: "Help", detail, theme };
+        let area = list_frame.draw_title(buf, area);
         if fitting.is_empty() {
-            return sheet.nothing(buf, area, "none fits");
+            return list_frame.draw_empty(buf, area, "no matches");
         }
-        // As wide as the widest of all, so that nothing moves while one searches, but not most of the line.
+        // As wide as the widest row, so that the columns do not move while searching, but limited.
         let widest = self.rows.iter().map(|row| row.keys.chars().count()).max().unwrap_or(0);
         let keys = widest.min(usize::from(area.width) * 2 / 5);
-        sheet.rows(buf, area, (&self.pick, fitting.len()), |at, width| {
+        list_frame.draw_rows(buf, area, (&self.selection, fitting.len()), |at, width| {
             let row = fitting.get(at).and_then(|at| self.rows.get(*at));
-            row.map(|row| pieces(row, (keys, width), theme)).unwrap_or_default()
+            row.map(|row| row_pieces(row, (keys, width), theme)).unwrap_or_default()
         });
     }
 }
 
-/// Columns of what is said and where it counts, where there is room for all of it.
-const SAYS: usize = 20;
-const PLACE: usize = 10;
+/// Columns of the description and the context where there is space for both.
+const DESCRIPTION_COLUMNS: usize = 20;
+const CONTEXT_COLUMNS: usize = 10;
 
-fn pieces(row: &HelpRow, (keys, width): (usize, u16), theme: &Theme) -> Vec<Piece> {
-    let dim = theme.style(Role::Dim);
-    let mut out = column(&whole_keys(&row.keys, keys), keys, theme.style(Role::Key));
-    out.push(Piece::own("  ", dim));
-    if width >= 70 && !row.name.is_empty() {
-        out.extend(column(&row.says, SAYS, theme.style(Role::Text)));
-        out.extend(column(&row.place, PLACE, dim));
-        out.push(Piece::new(Clean::line(&row.name), dim));
+fn row_pieces(row: &HelpRow, (keys, width): (usize, u16), theme: &Theme) -> Vec<StyledText> {
+    let dim = theme.role_style(StyleRole::Dim);
+    let mut out = column_pieces(&fitting_keys(&row.keys, keys), keys, theme.role_style(StyleRole::Key));
+    out.push(StyledText::from_static("  ", dim));
+    if width >= 70 && !row.config_name.is_empty() {
+        out.extend(column_pieces(&row.description, DESCRIPTION_COLUMNS, theme.role_style(StyleRole::Text)));
+        out.extend(column_pieces(&row.context, CONTEXT_COLUMNS, dim));
+        out.push(StyledText::new(Clean::from_prose_line(&row.config_name), dim));
     } else {
-        out.push(Piece::new(Clean::line(&row.says), theme.style(Role::Text)));
+        out.push(StyledText::new(
+            Clean::from_prose_line(&row.description),
+            theme.role_style(StyleRole::Text),
+        ));
     }
     out
 }
 
-/// Those keys that have room; half of a key's name is none.
-fn whole_keys(keys: &str, room: usize) -> String {
+/// Returns the keys that fit completely.
+fn fitting_keys(keys: &str, available: usize) -> String {
     let mut out = String::new();
     for key in keys.split(", ") {
         let gap = if out.is_empty() { 0 } else { 2 };
-        if !out.is_empty() && out.chars().count() + gap + key.chars().count() > room {
+        if !out.is_empty() && out.chars().count() + gap + key.chars().count() > available {
             break;
         }
         out.push_str(if gap == 0 { "" } else { ", " });

@@ -1,27 +1,26 @@
-//! Panes: the views beside the conversation, as pictures of plain state.
+//! The panes over the conversation.
 //!
-//! Each is a small state that whoever owns the keys moves (`up`, `down`, `typed` …) and that draws itself into a part of
-//! the screen. Rows come from outside as plain values. Nothing here knows a terminal, a socket or a key.
-//! Every text goes through `paint::Clean`, like everywhere.
+//! Each pane is a small state that its owner changes and that draws itself into an area. Rows are plain
+//! values; panes know no terminal, socket or key. All text is sanitized with `paint::Clean`.
 
 mod asks;
 mod context;
 mod diff;
+mod format;
 mod help;
-mod pick;
+mod list_frame;
 mod pods;
+mod selection;
 mod settings;
-mod sheet;
 mod tasks;
 mod threads;
-mod told;
 
-pub use asks::{AskRow, Asks};
+pub use asks::{AskRow, AsksPane};
 pub use context::ContextPane;
 pub use diff::DiffPane;
-pub use help::{Help, HelpRow};
-pub use pick::Pick;
-pub use pods::Pods;
-pub use settings::{Setting, Settings};
-pub use tasks::Tasks;
-pub use threads::{ThreadRow, Threads};
+pub use help::{HelpPane, HelpRow};
+pub use pods::PodsPane;
+pub use selection::RowSelection;
+pub use settings::{SettingRow, SettingsPane};
+pub use tasks::TasksPane;
+pub use threads::{ThreadRow, ThreadsPane};

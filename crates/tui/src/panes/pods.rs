@@ -1,120 +1,123 @@
-//! Pods: the tree of all of them, who needs a person first.
+//! The pane of all pods as a tree; pods that need the user come first.
 
 use minke_record::SessionId;
-use minke_view::{PodRow, Tree, TreeRow};
+use minke_view::{PodRow, PodTree, TreeRow};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pick::Pick;
-use super::sheet::{Sheet, column, filtered, many};
-use super::told;
-use crate::paint::{Clean, Piece, Role, Theme};
+use super::format;
+use super::list_frame::{ListFrame, column_pieces, count_label, filter_label};
+use super::selection::RowSelection;
+use crate::paint::{Clean, StyleRole, StyledText, Theme};
 
-/// The tree, and who is chosen in it.
+/// The tree and its selection.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Pods {
-    tree: Tree,
-    pick: Pick,
+pub struct PodsPane {
+    tree: PodTree,
+    selection: RowSelection,
 }
 
-impl Pods {
-    pub fn new(rows: Vec<PodRow>) -> Pods {
-        Pods { tree: Tree::new(rows), pick: Pick::default() }
+impl PodsPane {
+    pub fn new(rows: Vec<PodRow>) -> PodsPane {
+        PodsPane { tree: PodTree::new(rows), selection: RowSelection::default() }
     }
 
-    /// New rows; whoever was chosen stays chosen.
-    pub fn set(&mut self, rows: Vec<PodRow>) {
-        let chosen = self.chosen().map(|pod| pod.session);
-        self.tree = Tree::new(rows);
-        let at = chosen.and_then(|session| self.place_of(session));
+    /// Replaces the rows and preserves the selection.
+    pub fn set_rows(&mut self, rows: Vec<PodRow>) {
+        let chosen = self.selected_pod().map(|pod| pod.session);
+        self.tree = PodTree::new(rows);
+        let at = chosen.and_then(|session| self.row_index(session));
         if let Some(at) = at {
-            self.pick.to(at);
+            self.selection.select_row(at);
         }
     }
 
-    fn place_of(&self, session: SessionId) -> Option<usize> {
-        self.fitting().iter().position(|at| self.row(*at).is_some_and(|row| row.pod.session == session))
+    fn row_index(&self, session: SessionId) -> Option<usize> {
+        self.matching_rows()
+            .iter()
+            .position(|at| self.tree_row(*at).is_some_and(|row| row.pod.session == session))
     }
 
-    fn row(&self, at: usize) -> Option<&TreeRow> {
-        self.tree.rows().get(at)
+    fn tree_row(&self, at: usize) -> Option<&TreeRow> {
+        self.tree.tree_rows().get(at)
     }
 
-    fn fitting(&self) -> Vec<usize> {
+    fn matching_rows(&self) -> Vec<usize> {
         let text = |row: &TreeRow| format!("{} {} {}", row.pod.name, row.pod.state, row.pod.activity);
-        self.pick.fitting(self.tree.rows(), text)
+        self.selection.matching_rows(self.tree.tree_rows(), text)
     }
 
-    pub fn chosen(&self) -> Option<&PodRow> {
-        let fitting = self.fitting();
-        let at = self.pick.at(fitting.len())?;
-        fitting.get(at).and_then(|at| self.row(*at)).map(|row| &row.pod)
+    pub fn selected_pod(&self) -> Option<&PodRow> {
+        let fitting = self.matching_rows();
+        let at = self.selection.selected_index(fitting.len())?;
+        fitting.get(at).and_then(|at| self.tree_row(*at)).map(|row| &row.pod)
     }
 
-    /// Goes by so many rows; up is negative.
-    pub fn by(&mut self, steps: isize) {
-        let rows = self.fitting().len();
-        self.pick.by(steps, rows);
+    /// Moves the selection by rows; negative is up.
+    pub fn move_selection(&mut self, steps: isize) {
+        let rows = self.matching_rows().len();
+        self.selection.move_by(steps, rows);
     }
 
-    pub fn pick(&mut self) -> &mut Pick {
-        &mut self.pick
+    pub fn selection_mut(&mut self) -> &mut RowSelection {
+        &mut self.selection
     }
 
-    pub fn draw(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
-        let fitting = self.fitting();
-        let live = self.tree.rows().iter().filter(|row| row.pod.live).count();
-        let asks = match self.tree.asks() {
+    pub fn draw_pane(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        let fitting = self.matching_rows();
+        let live = self.tree.tree_rows().iter().filter(|row| row.pod.is_live).count();
+        let asks = match self.tree.open_ask_count() {
             0 => String::new(),
             1 => ", 1 question".to_owned(),
             asks => format!(", {asks} questions"),
         };
-        let aside = format!("{} live{asks}{}", many(live, "pod"), filtered(&self.pick));
-        let sheet = Sheet { title: "Pods", aside, theme };
-        let area = sheet.begin(buf, area);
+        let detail = format!("{} live{asks}{}", count_label(live, "pod"), filter_label(&self.selection));
+        let list_frame = ListFrame { title: "Pods", detail, theme };
+        let area = list_frame.draw_title(buf, area);
         if fitting.is_empty() {
-            return sheet.nothing(
+            return list_frame.draw_empty(
                 buf,
                 area,
-                if self.pick.filter().is_empty() { "no pod lives" } else { "none fits" },
+                if self.selection.filter().is_empty() { "no running pods" } else { "no matches" },
             );
         }
-        // With a filter the tree is not whole, and its branches would lead nowhere.
-        let whole = self.pick.filter().is_empty();
-        sheet.rows(buf, area, (&self.pick, fitting.len()), |at, width| {
-            let row = fitting.get(at).and_then(|at| self.row(*at));
-            row.map(|row| pieces(row, width, theme, whole)).unwrap_or_default()
+        // With a filter the tree is incomplete, so branches would be misleading.
+        let whole = self.selection.filter().is_empty();
+        list_frame.draw_rows(buf, area, (&self.selection, fitting.len()), |at, width| {
+            let row = fitting.get(at).and_then(|at| self.tree_row(*at));
+            row.map(|row| row_pieces(row, width, theme, whole)).unwrap_or_default()
         });
     }
 }
 
-fn pieces(row: &TreeRow, width: u16, theme: &Theme, branches: bool) -> Vec<Piece> {
+fn row_pieces(row: &TreeRow, width: u16, theme: &Theme, branches: bool) -> Vec<StyledText> {
     let pod = &row.pod;
-    let dim = theme.style(Role::Dim);
-    let name_role = if pod.live { Role::Text } else { Role::Dim };
-    let branch = if branches { branch(row, theme) } else { String::new() };
-    let mut out = column(&format!("{branch}{}", pod.name), name_width(width), theme.style(name_role));
-    out.push(Piece::own("  ", dim));
+    let dim = theme.role_style(StyleRole::Dim);
+    let name_role = if pod.is_live { StyleRole::Text } else { StyleRole::Dim };
+    let branch = if branches { branch_text(row, theme) } else { String::new() };
+    let mut out =
+        column_pieces(&format!("{branch}{}", pod.name), name_columns(width), theme.role_style(name_role));
+    out.push(StyledText::from_static("  ", dim));
     let (state, role) = match pod.state.as_str() {
-        _ if pod.asks == 1 => ("1 question".to_owned(), Role::Warn),
-        _ if pod.asks > 1 => (format!("{} questions", pod.asks), Role::Warn),
-        "crashed" | "failed" | "interrupted" => (pod.state.clone(), Role::Error),
-        "running" => (pod.state.clone(), Role::Good),
-        _ => (pod.state.clone(), Role::Dim),
+        _ if pod.asks == 1 => ("1 question".to_owned(), StyleRole::Warn),
+        _ if pod.asks > 1 => (format!("{} questions", pod.asks), StyleRole::Warn),
+        "crashed" | "failed" | "interrupted" => (pod.state.clone(), StyleRole::Error),
+        "running" => (pod.state.clone(), StyleRole::Good),
+        _ => (pod.state.clone(), StyleRole::Dim),
     };
-    out.extend(column(&state, 12, theme.style(role)));
+    out.extend(column_pieces(&state, 12, theme.role_style(role)));
     if width >= 70 {
-        let cost = format!("{} {}", told::tokens(pod.tokens), told::cost(pod.cost_micros));
-        out.extend(column(&cost, 20, dim));
+        let cost = format!("{} {}", format::format_tokens(pod.tokens), format::format_cost(pod.cost_micros));
+        out.extend(column_pieces(&cost, 20, dim));
     }
-    out.push(Piece::new(Clean::line(&pod.activity), theme.style(Role::Text)));
+    out.push(StyledText::new(Clean::from_prose_line(&pod.activity), theme.role_style(StyleRole::Text)));
     if width >= 100 && !pod.scope.is_empty() {
-        out.push(Piece::new(Clean::line(&format!("  {}", pod.scope)), dim));
+        out.push(StyledText::new(Clean::from_prose_line(&format!("  {}", pod.scope)), dim));
     }
     out
 }
 
-fn name_width(width: u16) -> usize {
+fn name_columns(width: u16) -> usize {
     match width {
         0..50 => 16,
         50..100 => 24,
@@ -122,14 +125,14 @@ fn name_width(width: u16) -> usize {
     }
 }
 
-/// The lines that lead from a parent to it.
-fn branch(row: &TreeRow, theme: &Theme) -> String {
+/// Returns the branch lines from the parent.
+fn branch_text(row: &TreeRow, theme: &Theme) -> String {
     if theme.plain {
         return if row.depth == 0 { String::new() } else { format!("level {}, ", row.depth) };
     }
     let mut out = String::new();
-    // The topmost have no lines; deep ones are cut by the column.
-    for (at, more) in row.more.iter().enumerate().skip(1) {
+    // Roots have no branches; deep ones are truncated by the column.
+    for (at, more) in row.has_next_sibling.iter().enumerate().skip(1) {
         out.push_str(match (at == row.depth, more) {
             (true, true) => "├ ",
             (true, false) => "└ ",

@@ -1,87 +1,88 @@
-//! Settings: what can be chosen, and between what.
+//! The pane of settings and their values.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pick::Pick;
-use super::sheet::{Sheet, above, column, put};
-use crate::paint::{Clean, Piece, Role, Theme, cut};
+use super::list_frame::{ListFrame, area_above, column_pieces, draw_line};
+use super::selection::RowSelection;
+use crate::paint::{Clean, StyleRole, StyledText, Theme, truncate_line};
 
-/// Something that can be chosen.
+/// A setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct SettingRow {
     pub name: String,
     pub value: String,
-    /// What it can be, in order.
-    pub choices: Vec<String>,
-    pub says: String,
+    /// The allowed values in order.
+    pub allowed_values: Vec<String>,
+    pub description: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
-    rows: Vec<Setting>,
-    pick: Pick,
+pub struct SettingsPane {
+    rows: Vec<SettingRow>,
+    selection: RowSelection,
 }
 
-impl Settings {
-    pub fn new(rows: Vec<Setting>) -> Settings {
-        Settings { rows, pick: Pick::default() }
+impl SettingsPane {
+    pub fn new(rows: Vec<SettingRow>) -> SettingsPane {
+        SettingsPane { rows, selection: RowSelection::default() }
     }
 
-    pub fn rows(&self) -> &[Setting] {
+    pub fn setting_rows(&self) -> &[SettingRow] {
         &self.rows
     }
 
-    pub fn by(&mut self, steps: isize) {
-        self.pick.by(steps, self.rows.len());
+    pub fn move_selection(&mut self, steps: isize) {
+        self.selection.move_by(steps, self.rows.len());
     }
 
-    pub fn chosen(&self) -> Option<&Setting> {
-        self.rows.get(self.pick.at(self.rows.len())?)
+    pub fn selected_setting(&self) -> Option<&SettingRow> {
+        self.rows.get(self.selection.selected_index(self.rows.len())?)
     }
 
-    /// The next choice of the chosen setting, or the one before, round and round. Gives the setting as it is now; none
-    /// if there is nothing else to choose.
-    pub fn turn(&mut self, forward: bool) -> Option<&Setting> {
-        let at = self.pick.at(self.rows.len())?;
+    /// Selects the next or previous value of the selected setting, cyclically. Returns the changed setting,
+    /// or `None` if there is no other value.
+    pub fn cycle_value(&mut self, forward: bool) -> Option<&SettingRow> {
+        let at = self.selection.selected_index(self.rows.len())?;
         let row = self.rows.get_mut(at)?;
-        let many = row.choices.len();
-        let now = row.choices.iter().position(|choice| *choice == row.value);
+        let many = row.allowed_values.len();
+        let now = row.allowed_values.iter().position(|choice| *choice == row.value);
         let next = match (now, forward) {
             (Some(now), true) => (now + 1) % many.max(1),
             (Some(now), false) => now.checked_sub(1).unwrap_or(many.saturating_sub(1)),
             (None, _) => 0,
         };
-        let choice = row.choices.get(next).filter(|choice| **choice != row.value)?;
+        let choice = row.allowed_values.get(next).filter(|choice| **choice != row.value)?;
         row.value = choice.clone();
         Some(row)
     }
 
-    pub fn draw(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
-        let sheet = Sheet { title: "Settings", aside: "changes are kept".to_owned(), theme };
-        let area = sheet.begin(buf, area);
+    pub fn draw_pane(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        let list_frame = ListFrame { title: "Settings", detail: "changes are saved".to_owned(), theme };
+        let area = list_frame.draw_title(buf, area);
         let narrow = area.width < 50 && area.height > 3;
         let rows = if narrow { area.height - 1 } else { area.height };
-        sheet.rows(buf, above(area, rows), (&self.pick, self.rows.len()), |at, width| {
-            self.rows.get(at).map(|row| pieces(row, width, narrow, theme)).unwrap_or_default()
+        list_frame.draw_rows(buf, area_above(area, rows), (&self.selection, self.rows.len()), |at, width| {
+            self.rows.get(at).map(|row| row_pieces(row, width, narrow, theme)).unwrap_or_default()
         });
-        // Where there is no room beside it, what the chosen one is for stands below.
-        if let Some(row) = self.chosen().filter(|_| narrow) {
-            let says = [Piece::new(Clean::line(&row.says), theme.style(Role::Dim))];
-            put(buf, area, rows, cut(&says, area.width));
+        // On narrow screens the description of the selected setting is below.
+        if let Some(row) = self.selected_setting().filter(|_| narrow) {
+            let says =
+                [StyledText::new(Clean::from_prose_line(&row.description), theme.role_style(StyleRole::Dim))];
+            draw_line(buf, area, rows, truncate_line(&says, area.width));
         }
     }
 }
 
-fn pieces(row: &Setting, width: u16, narrow: bool, theme: &Theme) -> Vec<Piece> {
-    let dim = theme.style(Role::Dim);
+fn row_pieces(row: &SettingRow, width: u16, narrow: bool, theme: &Theme) -> Vec<StyledText> {
+    let dim = theme.role_style(StyleRole::Dim);
     let name = if width < 50 { 12 } else { 20 };
-    let mut out = column(&row.name, name, theme.style(Role::Text));
-    out.push(Piece::own("  ", dim));
-    out.extend(column(&row.value, 14, theme.style(Role::Accent)));
+    let mut out = column_pieces(&row.name, name, theme.role_style(StyleRole::Text));
+    out.push(StyledText::from_static("  ", dim));
+    out.extend(column_pieces(&row.value, 14, theme.role_style(StyleRole::Accent)));
     if !narrow {
-        out.push(Piece::own("  ", dim));
-        out.push(Piece::new(Clean::line(&row.says), dim));
+        out.push(StyledText::from_static("  ", dim));
+        out.push(StyledText::new(Clean::from_prose_line(&row.description), dim));
     }
     out
 }

@@ -1,149 +1,165 @@
-//! Threads: conversations to go back to, with a look into the one that is chosen.
+//! The pane of threads, with a preview of the selected one.
 
 use minke_record::{Millis, SessionId};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::pick::Pick;
-use super::sheet::{self, Sheet, above, below, column, filtered, many};
-use super::told;
-use crate::outside::Look;
-use crate::paint::{Before, Break, Clean, Piece, Role, Theme, wrap};
+use super::format;
+use super::list_frame::{self, ListFrame, area_above, area_below, column_pieces, count_label, filter_label};
+use super::selection::RowSelection;
+use crate::backend::ThreadPreview;
+use crate::paint::{Clean, LinePrefix, StyleRole, StyledText, Theme, WrapMode, wrap_line};
 
-/// One conversation.
+/// A thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadRow {
     pub session: SessionId,
     pub name: String,
-    /// What it is about: its first words, or where the words that were searched for stand.
-    pub preview: String,
+    /// The first words, or the text around the search match.
+    pub summary: String,
     pub state: String,
     pub cwd: String,
-    pub updated: Millis,
-    pub archived: bool,
+    pub updated_at: Millis,
+    pub is_archived: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Threads {
+pub struct ThreadsPane {
     rows: Vec<ThreadRow>,
-    pick: Pick,
-    /// The rows were searched for by the words of the filter: all of them fit.
-    searched: bool,
-    /// The end of the one that was chosen last.
-    seen: Option<Look>,
+    selection: RowSelection,
+    /// The rows are search results for the filter, so all of them match.
+    is_search_result: bool,
+    /// The preview of the thread that was selected last.
+    preview: Option<ThreadPreview>,
 }
 
-impl Threads {
-    pub fn new(rows: Vec<ThreadRow>) -> Threads {
-        Threads { rows, ..Threads::default() }
+impl ThreadsPane {
+    pub fn new(rows: Vec<ThreadRow>) -> ThreadsPane {
+        ThreadsPane { rows, ..ThreadsPane::default() }
     }
 
-    /// New rows; the chosen one stays chosen. `searched`: they are what was found for the filter.
-    pub fn set(&mut self, rows: Vec<ThreadRow>, searched: bool) {
-        let chosen = self.chosen().map(|row| row.session);
+    /// Replaces the rows and preserves the selection. `searched`: the rows are search results for the filter.
+    pub fn set_rows(&mut self, rows: Vec<ThreadRow>, searched: bool) {
+        let chosen = self.selected_thread().map(|row| row.session);
         self.rows = rows;
-        self.searched = searched;
-        let fitting = self.fitting();
+        self.is_search_result = searched;
+        let fitting = self.matching_rows();
         let is = |at: &usize| self.rows.get(*at).is_some_and(|row| Some(row.session) == chosen);
         if let Some(at) = fitting.iter().position(is) {
-            self.pick.to(at);
+            self.selection.select_row(at);
         }
     }
 
-    fn fitting(&self) -> Vec<usize> {
-        if self.searched {
+    fn matching_rows(&self) -> Vec<usize> {
+        if self.is_search_result {
             return (0..self.rows.len()).collect();
         }
-        self.pick.fitting(&self.rows, |row| format!("{} {} {}", row.name, row.preview, row.cwd))
+        self.selection.matching_rows(&self.rows, |row| format!("{} {} {}", row.name, row.summary, row.cwd))
     }
 
-    pub fn chosen(&self) -> Option<&ThreadRow> {
-        let fitting = self.fitting();
-        fitting.get(self.pick.at(fitting.len())?).and_then(|at| self.rows.get(*at))
+    pub fn selected_thread(&self) -> Option<&ThreadRow> {
+        let fitting = self.matching_rows();
+        fitting.get(self.selection.selected_index(fitting.len())?).and_then(|at| self.rows.get(*at))
     }
 
-    /// The one that is chosen, if its end is not known.
-    pub fn unseen(&self) -> Option<SessionId> {
-        let chosen = self.chosen()?.session;
-        (self.seen.as_ref().map(|seen| seen.session) != Some(chosen)).then_some(chosen)
+    /// Returns the selected thread if its preview is missing.
+    pub fn missing_preview(&self) -> Option<SessionId> {
+        let chosen = self.selected_thread()?.session;
+        (self.preview.as_ref().map(|seen| seen.session) != Some(chosen)).then_some(chosen)
     }
 
-    pub fn look_at(&mut self, look: Look) {
-        self.seen = Some(look);
+    pub fn set_preview(&mut self, look: ThreadPreview) {
+        self.preview = Some(look);
     }
 
-    pub fn by(&mut self, steps: isize) {
-        let rows = self.fitting().len();
-        self.pick.by(steps, rows);
+    pub fn move_selection(&mut self, steps: isize) {
+        let rows = self.matching_rows().len();
+        self.selection.move_by(steps, rows);
     }
 
-    pub fn pick(&mut self) -> &mut Pick {
-        &mut self.pick
+    pub fn selection_mut(&mut self) -> &mut RowSelection {
+        &mut self.selection
     }
 
-    pub fn draw(&self, buf: &mut Buffer, area: Rect, now: Millis, theme: &Theme) {
-        let fitting = self.fitting();
-        let aside = format!("{}{}", many(fitting.len(), "conversation"), filtered(&self.pick));
-        let sheet = Sheet { title: "Threads", aside, theme };
-        let area = sheet.begin(buf, area);
+    pub fn draw_pane(&self, buf: &mut Buffer, area: Rect, now: Millis, theme: &Theme) {
+        let fitting = self.matching_rows();
+        let detail =
+            format!("{}{}", count_label(fitting.len(), "conversation"), filter_label(&self.selection));
+        let list_frame = ListFrame { title: "Threads", detail, theme };
+        let area = list_frame.draw_title(buf, area);
         if fitting.is_empty() {
-            let text = if self.pick.filter().is_empty() { "no conversation here yet" } else { "none fits" };
-            return sheet.nothing(buf, area, text);
+            let text = if self.selection.filter().is_empty() { "no threads yet" } else { "no matches" };
+            return list_frame.draw_empty(buf, area, text);
         }
-        // The look into the chosen one needs room that a short list can spare.
+        // The preview uses space that a short list does not need.
         let look = match area.height {
             0..14 => 0,
             14..26 => 8,
             _ => 14,
         };
-        let list = above(area, area.height.saturating_sub(look));
-        sheet.rows(buf, list, (&self.pick, fitting.len()), |at, width| {
+        let list = area_above(area, area.height.saturating_sub(look));
+        list_frame.draw_rows(buf, list, (&self.selection, fitting.len()), |at, width| {
             let row = fitting.get(at).and_then(|at| self.rows.get(*at));
-            row.map(|row| pieces(row, width, now, theme)).unwrap_or_default()
+            row.map(|row| row_pieces(row, width, now, theme)).unwrap_or_default()
         });
         if look > 0
-            && let Some(row) = self.chosen()
+            && let Some(row) = self.selected_thread()
         {
-            self.look(row, buf, below(area, list.height), theme);
+            self.draw_preview(row, buf, area_below(area, list.height), theme);
         }
     }
 
-    fn look(&self, row: &ThreadRow, buf: &mut Buffer, area: Rect, theme: &Theme) {
-        let dim = theme.style(Role::Dim);
+    fn draw_preview(&self, row: &ThreadRow, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        let dim = theme.role_style(StyleRole::Dim);
         let about = format!("{} · {} · {}", row.name, row.state, row.cwd);
         let mut lines = vec![ratatui::text::Line::default()];
-        lines.push(crate::paint::cut(&[Piece::new(Clean::line(&about), dim)], area.width));
-        let texts = match self.seen.as_ref().filter(|seen| seen.session == row.session) {
-            // Of what was said less is shown than of what came of it.
-            Some(seen) => vec![(&seen.said, Role::Accent, 3), (&seen.replied, Role::Text, usize::MAX)],
-            None => vec![(&row.preview, Role::Text, usize::MAX)],
+        lines.push(crate::paint::truncate_line(
+            &[StyledText::new(Clean::from_prose_line(&about), dim)],
+            area.width,
+        ));
+        let texts = match self.preview.as_ref().filter(|seen| seen.session == row.session) {
+            // Show fewer lines of the input than of the reply.
+            Some(seen) => vec![
+                (&seen.last_input, StyleRole::Accent, 3),
+                (&seen.last_reply, StyleRole::Text, usize::MAX),
+            ],
+            None => vec![(&row.summary, StyleRole::Text, usize::MAX)],
         };
         for (text, role, most) in texts {
-            let style = theme.style(role);
-            let words = Clean::words(text);
+            let style = theme.role_style(role);
+            let words = Clean::from_prose(text);
             let wrapped = words
-                .lines()
+                .split_lines()
                 .take(usize::from(area.height))
                 .flat_map(|line| {
-                    wrap(&[Piece::new(line, style)], area.width, &Before::default(), Break::Words)
+                    wrap_line(
+                        &[StyledText::new(line, style)],
+                        area.width,
+                        &LinePrefix::default(),
+                        WrapMode::Words,
+                    )
                 })
                 .take(most);
             lines.extend(wrapped.take(usize::from(area.height)));
         }
-        sheet::lines(buf, area, &lines, 0);
+        list_frame::draw_lines(buf, area, &lines, 0);
     }
 }
 
-fn pieces(row: &ThreadRow, width: u16, now: Millis, theme: &Theme) -> Vec<Piece> {
-    let dim = theme.style(Role::Dim);
+fn row_pieces(row: &ThreadRow, width: u16, now: Millis, theme: &Theme) -> Vec<StyledText> {
+    let dim = theme.role_style(StyleRole::Dim);
     let name = if width < 50 { 12 } else { 20 };
-    let mut out = column(&row.name, name, theme.style(if row.archived { Role::Dim } else { Role::Accent }));
-    out.push(Piece::own("  ", dim));
-    let state = if row.archived { "archived" } else { row.state.as_str() };
+    let mut out = column_pieces(
+        &row.name,
+        name,
+        theme.role_style(if row.is_archived { StyleRole::Dim } else { StyleRole::Accent }),
+    );
+    out.push(StyledText::from_static("  ", dim));
+    let state = if row.is_archived { "archived" } else { row.state.as_str() };
     if width >= 50 {
-        out.extend(column(state, 12, dim));
-        out.extend(column(&told::ago(row.updated, now), 9, dim));
+        out.extend(column_pieces(state, 12, dim));
+        out.extend(column_pieces(&format::format_age(row.updated_at, now), 9, dim));
     }
-    out.push(Piece::new(Clean::line(&row.preview), theme.style(Role::Text)));
+    out.push(StyledText::new(Clean::from_prose_line(&row.summary), theme.role_style(StyleRole::Text)));
     out
 }

@@ -1,10 +1,12 @@
-//! Figures: what it takes to lay out a long thread once, and to find it again. Printed, and held to generous bounds.
+//! Measures rendering a long thread and finding it in the cache, with generous limits.
 
 use std::time::{Duration, Instant};
 
 use minke_record::Outcome;
-use minke_tui::paint::{Drawn, Theme, warm};
-use minke_view::{Block, BlockId, Body, Call, CallState, Said, Saying, Tail, Words};
+use minke_tui::paint::{PaintCache, Theme, load_grammars};
+use minke_view::{
+    Block, BlockBody, BlockId, CallCard, CallState, InputBlock, InputState, StreamedText, TextTail,
+};
 
 use crate::support;
 
@@ -13,22 +15,25 @@ const REPLY: &str = "I looked at **three** files and found this:\n\n- `view` fol
     | crate | lines |\n|---|---|\n| view | 2100 |\n| tui | 5200 |\n\n```rust\nfn main() {\n    println!(\"hello {}\", 42);\n}\n```\n\n\
     That is all; the rest follows from it, and the tests say so.\n";
 
-fn thread() -> Vec<Block> {
+fn long_thread() -> Vec<Block> {
     (0..BLOCKS)
         .map(|seq| {
             let body = match seq % 4 {
-                0 => Body::Said(Said {
-                    who: "you".to_owned(),
+                0 => BlockBody::Input(InputBlock {
+                    sender: "you".to_owned(),
                     text: "Make it faster, please, and say how much.".to_owned(),
-                    chips: Vec::new(),
-                    state: Saying::Said,
+                    attachments: Vec::new(),
+                    state: InputState::Delivered,
                 }),
-                1 => Body::Reply(Words { text: REPLY.to_owned(), ..Words::default() }),
-                2 => Body::Thinking(Words { text: "Let me see. ".repeat(40), ..Words::default() }),
-                _ => Body::Call(Box::new(Call {
-                    state: CallState::Ended(Outcome::Done),
-                    output: Tail { text: "test a ... ok\n".repeat(100), ..Tail::default() },
-                    ..support::call("Bash", "cargo test")
+                1 => BlockBody::Reply(StreamedText { text: REPLY.to_owned(), ..StreamedText::default() }),
+                2 => BlockBody::Thinking(StreamedText {
+                    text: "Let me see. ".repeat(40),
+                    ..StreamedText::default()
+                }),
+                _ => BlockBody::CallCard(Box::new(CallCard {
+                    state: CallState::RunEndNotice(Outcome::Done),
+                    output: TextTail { text: "test a ... ok\n".repeat(100), ..TextTail::default() },
+                    ..support::sample_call("Bash", "cargo test")
                 })),
             };
             Block { id: BlockId { seq, part: 0, live: false }, version: 1, ts: 0, body }
@@ -39,23 +44,23 @@ fn thread() -> Vec<Block> {
 #[test]
 fn a_long_thread_is_laid_out_once() {
     let begin = Instant::now();
-    warm();
+    load_grammars();
     let loaded = begin.elapsed();
-    let thread = thread();
-    let mut drawn = Drawn::default();
+    let thread = long_thread();
+    let mut drawn = PaintCache::default();
     let theme = Theme::default();
     let begin = Instant::now();
-    let lines: usize = thread.iter().map(|block| drawn.lines(block, 100, &theme, false).len()).sum();
+    let lines: usize = thread.iter().map(|block| drawn.block_lines(block, 100, &theme, false).len()).sum();
     let once = begin.elapsed();
     let begin = Instant::now();
     let screen = &thread[thread.len() - 40..];
     for _ in 0..60 {
         for block in screen {
-            drawn.lines(block, 100, &theme, false);
+            drawn.block_lines(block, 100, &theme, false);
         }
     }
     let again = begin.elapsed() / 60;
-    let painted = drawn.painted();
+    let painted = drawn.paint_count();
     println!(
         "{BLOCKS} blocks, {lines} lines: {once:?}; grammars loaded in {loaded:?}; a screen found again in {again:?}"
     );

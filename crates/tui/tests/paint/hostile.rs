@@ -1,8 +1,8 @@
-//! Whatever a model or a command writes: nothing of it reaches the terminal but letters.
+//! Hostile text of a model or a command: only visible text reaches the terminal.
 //!
-//! Random bytes, and bytes put together from what attacks are made of, as every string of every block. What was drawn
-//! is looked at three times: the lines themselves, the bytes that ratatui's own backend writes for them, and a terminal
-//! that reads those. `MINKE_LONG=1` tries a million streams.
+//! Uses random bytes, and bytes combined from known attacks, as every string of every block. Checks the
+//! lines, the bytes that ratatui's backend writes for them, and a terminal that interprets those bytes.
+//! `MINKE_LONG=1` tries a million streams.
 
 use std::num::NonZeroU16;
 use std::sync::LazyLock;
@@ -10,10 +10,11 @@ use std::sync::LazyLock;
 use minke_record::{
     Action, AlertLevel, Ask, AskId, AskKind, AskSubject, ChildOutcome, Decision, Outcome, PodName,
 };
-use minke_record::{Judgement, SessionId, Verdict};
-use minke_tui::paint::{Stream, Theme, ThemeName, block, diff, width_of};
+use minke_record::{Judgement, PolicyVerdict, SessionId};
+use minke_tui::paint::{MarkdownStream, Theme, ThemeName, block_lines, diff_lines, line_width};
 use minke_view::{
-    Answered, AskCard, Body, Call, CallState, ChildCard, Ended, Notice, NoticeKind, Said, Saying, Tail, Words,
+    AskCard, AskResponse, BlockBody, CallCard, CallState, ChildCard, InputBlock, InputState, NoticeKind,
+    NoticeLine, RunEndNotice, StreamedText, TextTail,
 };
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
@@ -21,11 +22,11 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use uuid::Uuid;
 
-use crate::support::{self, Dice};
+use crate::support::{self, DiceRng};
 
 const STRINGS: &str = include_str!("../../../protocol/tests/data/strings/blns.json");
 
-/// What attacks on terminals and on readers are made of.
+/// Parts of attacks on terminals and readers.
 const PARTS: [&str; 64] = [
     "\u{1b}",
     "\u{1b}[",
@@ -93,7 +94,7 @@ const PARTS: [&str; 64] = [
     "\u{ad}",
 ];
 
-/// What Markdown and diffs are made of.
+/// Markup of Markdown and diffs.
 const MARKS: [&str; 26] = [
     "word ",
     "a",
@@ -123,19 +124,19 @@ const MARKS: [&str; 26] = [
     "\n ",
 ];
 
-fn stream(dice: &mut Dice) -> String {
-    let length = dice.below(160);
-    match dice.below(4) {
+fn hostile_stream(dice: &mut DiceRng) -> String {
+    let length = dice.next_below(160);
+    match dice.next_below(4) {
         0 => {
             let bytes: Vec<u8> = (0..length).map(|_| dice.next().to_le_bytes()[0]).collect();
             String::from_utf8_lossy(&bytes).into_owned()
         }
         1 => {
-            // Bytes that mean something to a terminal, one in two.
+            // Every second byte has a meaning for terminals.
             let low: Vec<u8> = (0..length)
                 .map(|_| {
                     let byte = dice.next().to_le_bytes()[0];
-                    if dice.below(2) == 0 {
+                    if dice.next_below(2) == 0 {
                         let meant = b"\x1b[]P_;?0123456789mhlHJKt\x07\\\r\n";
                         meant[usize::from(byte) % meant.len()]
                     } else {
@@ -145,44 +146,46 @@ fn stream(dice: &mut Dice) -> String {
                 .collect();
             String::from_utf8_lossy(&low).into_owned()
         }
-        2 => (0..length / 4).map(|_| dice.of(&PARTS)).collect(),
+        2 => (0..length / 4).map(|_| dice.choose_from(&PARTS)).collect(),
         _ => (0..length / 4)
-            .map(|_| if dice.below(2) == 0 { dice.of(&PARTS) } else { dice.of(&MARKS) })
+            .map(
+                |_| if dice.next_below(2) == 0 { dice.choose_from(&PARTS) } else { dice.choose_from(&MARKS) },
+            )
             .collect(),
     }
 }
 
-/// A block of one kind or another, made of nothing but that text.
-fn body(kind: usize, text: &str) -> Body {
+/// A block of some kind that only contains this text.
+fn hostile_body(kind: usize, text: &str) -> BlockBody {
     let text = text.to_owned();
-    let words = Words { text: text.clone(), open: kind.is_multiple_of(2), ..Words::default() };
+    let words = StreamedText { text: text.clone(), open: kind.is_multiple_of(2), ..StreamedText::default() };
     match kind % 9 {
-        0 | 1 => Body::Reply(words),
-        2 => Body::Thinking(words),
-        3 => Body::Said(Said {
-            who: text.clone(),
+        0 | 1 => BlockBody::Reply(words),
+        2 => BlockBody::Thinking(words),
+        3 => BlockBody::Input(InputBlock {
+            sender: text.clone(),
             text: text.clone(),
-            chips: vec![text],
-            state: Saying::Steered,
+            attachments: vec![text],
+            state: InputState::Steered,
         }),
-        4 => Body::Call(Box::new(Call {
-            about: text.clone(),
+        4 => BlockBody::CallCard(Box::new(CallCard {
+            subject: text.clone(),
             command: Some(text.clone()),
             arguments: text.clone(),
             state: if kind.is_multiple_of(2) {
                 CallState::Running
             } else {
-                CallState::Ended(Outcome::Failed)
+                CallState::RunEndNotice(Outcome::Failed)
             },
             diff: Some(format!("@@ -1,9 +1,9 @@\n{text}")),
             path: Some(text.clone()),
-            output: Tail { text: text.clone(), left_out: 3, blob: None },
+            output: TextTail { text: text.clone(), omitted_bytes: 3, blob: None },
             summary: text.clone(),
-            fence: Some(text.clone()),
-            by: Some(text.clone()),
-            ..support::call(&text, "")
+            sandbox: Some(text.clone()),
+            caller: Some(text.clone()),
+            ..support::sample_call(&text, "")
         })),
-        5 => Body::Ask(Box::new(AskCard {
+        5 => BlockBody::Ask(Box::new(AskCard {
             ask: Ask {
                 id: AskId(Uuid::nil()),
                 ask: AskKind::Approval,
@@ -197,7 +200,7 @@ fn body(kind: usize, text: &str) -> Body {
                         ..Action::default()
                     }),
                     diff: Some(text.clone()),
-                    verdict: Some(Verdict {
+                    verdict: Some(PolicyVerdict {
                         outcome: Judgement::Ask,
                         rule: Some(text.clone()),
                         layer: Some(text.clone()),
@@ -210,27 +213,27 @@ fn body(kind: usize, text: &str) -> Body {
                 options: vec!["approved".to_owned(), "approved_rule".to_owned(), text.clone()],
                 expires: None,
             },
-            answer: kind.is_multiple_of(2).then(|| Answered {
+            answer: kind.is_multiple_of(2).then(|| AskResponse {
                 decision: Decision::Other(text.as_str().into()),
                 note: Some(text.clone()),
-                by: text.clone(),
+                answered_by: text.clone(),
             }),
-            ..support::asked()
+            ..support::open_ask()
         })),
-        6 => Body::Child(Box::new(ChildCard {
+        6 => BlockBody::Child(Box::new(ChildCard {
             session: SessionId(Uuid::nil()),
-            name: PodName::from_any(&text),
+            name: PodName::from_text(&text),
             scope: text.clone(),
-            told: text.clone(),
-            ended: Some(ChildOutcome::Other(text.as_str().into())),
+            status_text: text.clone(),
+            outcome: Some(ChildOutcome::Other(text.as_str().into())),
         })),
-        7 => Body::Notice(Notice { kind: NoticeKind::Alert(AlertLevel::Warn), text }),
-        _ => Body::Ended(Ended { result: text.clone(), reason: text, resumable: true }),
+        7 => BlockBody::NoticeLine(NoticeLine { kind: NoticeKind::Alert(AlertLevel::Warn), text }),
+        _ => BlockBody::RunEnd(RunEndNotice { result: text.clone(), reason: text, resumable: true }),
     }
 }
 
-/// What a reader must never meet in a line.
-fn forbidden(c: char) -> bool {
+/// Characters that must never occur in a line.
+fn is_forbidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{feff}' | '\u{ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' | '\u{115f}' | '\u{3164}')
@@ -239,8 +242,8 @@ fn forbidden(c: char) -> bool {
 const SCREEN: (u16, u16) = (34, 130);
 const AREA: Rect = Rect { x: 3, y: 2, width: 120, height: 30 };
 
-/// The bytes that ratatui's backend writes for those lines.
-fn drawn(lines: &[Line<'_>], area: Rect) -> Vec<u8> {
+/// Returns the bytes that ratatui's backend writes for these lines.
+fn backend_bytes(lines: &[Line<'_>], area: Rect) -> Vec<u8> {
     let mut buffer = Buffer::empty(area);
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         buffer.set_line(area.x, y, line, area.width);
@@ -253,8 +256,8 @@ fn drawn(lines: &[Line<'_>], area: Rect) -> Vec<u8> {
     bytes
 }
 
-/// Only what the backend writes for drawing: moves of the cursor, colours and weights, letters.
-fn only_drawing(bytes: &[u8]) -> Result<(), String> {
+/// Accepts only cursor movements, colours, font weights and letters.
+fn check_output(bytes: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -266,18 +269,18 @@ fn only_drawing(bytes: &[u8]) -> Result<(), String> {
             if !matches!(last, Some('H' | 'm')) {
                 return Err(format!("a control sequence that ends with {last:?}"));
             }
-        } else if forbidden(c) {
+        } else if is_forbidden(c) {
             return Err(format!("{c:?}"));
         }
     }
     Ok(())
 }
 
-/// Everything that a terminal was told besides letters.
+/// All terminal callbacks other than letters.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct TerminalCallbacks(Vec<String>);
 
-impl vt100::Callbacks for Told {
+impl vt100::Callbacks for TerminalCallbacks {
     fn audible_bell(&mut self, _: &mut vt100::Screen) {
         self.0.push("bell".to_owned());
     }
@@ -307,22 +310,22 @@ impl vt100::Callbacks for Told {
     }
 }
 
-/// A terminal full of sentinels; what is drawn may change them inside of the area alone.
-struct Terminal {
-    parser: vt100::Parser<Told>,
+/// A terminal full of sentinels; drawing may only change them inside of the area.
+struct SentinelTerminal {
+    parser: vt100::Parser<TerminalCallbacks>,
 }
 
-impl Terminal {
-    fn new() -> Terminal {
+impl SentinelTerminal {
+    fn new() -> SentinelTerminal {
         let size = |n| NonZeroU16::new(n).expect("a screen has rows and columns");
         let (rows, columns) = (size(SCREEN.0), size(SCREEN.1));
-        let mut parser = vt100::Parser::new_with_callbacks(rows, columns, 10, Told::default());
-        parser.process(filling().as_bytes());
-        Terminal { parser }
+        let mut parser = vt100::Parser::new_with_callbacks(rows, columns, 10, TerminalCallbacks::default());
+        parser.process(filler_text().as_bytes());
+        SentinelTerminal { parser }
     }
 
-    /// Reads what was drawn into an area; afterwards the sentinels stand everywhere again.
-    fn reads(&mut self, bytes: &[u8], area: Rect) -> Result<(), String> {
+    /// Interprets drawn bytes; afterwards all cells are sentinels again.
+    fn check_drawing(&mut self, bytes: &[u8], area: Rect) -> Result<(), String> {
         let modes = self.parser.screen().input_mode_formatted();
         self.parser.process(bytes);
         let screen = self.parser.screen();
@@ -338,7 +341,7 @@ impl Terminal {
         }
         let told = &self.parser.callbacks().0;
         if !told.is_empty() {
-            return Err(format!("the terminal was told {told:?}"));
+            return Err(format!("the terminal received {told:?}"));
         }
         let plain = screen.fgcolor() == vt100::Color::Default && screen.bgcolor() == vt100::Color::Default;
         let weights =
@@ -354,44 +357,49 @@ impl Terminal {
         if screen.input_mode_formatted() != modes {
             return Err("input modes changed".to_owned());
         }
-        self.parser.process(filling().as_bytes());
+        self.parser.process(filler_text().as_bytes());
         Ok(())
     }
 }
 
-/// Sentinels in every cell, row by row.
-fn filling() -> &'static str {
-    static FILLING: LazyLock<String> = LazyLock::new(|| {
+/// Sentinels for every cell, row by row.
+fn filler_text() -> &'static str {
+    static FILLER_TEXT: LazyLock<String> = LazyLock::new(|| {
         (1..=SCREEN.0).map(|row| format!("\u{1b}[{row};1H{}", "#".repeat(usize::from(SCREEN.1)))).collect()
     });
-    &FILLING
+    &FILLER_TEXT
 }
 
-fn try_lines(lines: &[Line<'_>], width: u16, terminal: &mut Terminal) -> Result<(), String> {
+fn try_lines(lines: &[Line<'_>], width: u16, terminal: &mut SentinelTerminal) -> Result<(), String> {
     for line in lines {
-        if let Some(c) = line.spans.iter().flat_map(|span| span.content.chars()).find(|c| forbidden(*c)) {
+        if let Some(c) = line.spans.iter().flat_map(|span| span.content.chars()).find(|c| is_forbidden(*c)) {
             return Err(format!("{c:?} is in {line:?}"));
         }
-        if width_of(line) > usize::from(width) {
+        if line_width(line) > usize::from(width) {
             return Err(format!("wider than {width}: {line:?}"));
         }
     }
     let area = Rect { width, ..AREA };
-    let bytes = drawn(lines, area);
-    only_drawing(&bytes)?;
+    let bytes = backend_bytes(lines, area);
+    check_output(&bytes)?;
     terminal
-        .reads(&bytes, area)
+        .check_drawing(&bytes, area)
         .map_err(|what| format!("{what}\nwritten: {:?}", String::from_utf8_lossy(&bytes)))
 }
 
-fn try_stream(seed: u64, terminal: &mut Terminal) {
-    let mut dice = Dice::new(seed);
-    let text = stream(&mut dice);
-    let name = ThemeName::ALL[dice.below(ThemeName::ALL.len())];
-    let theme = if dice.below(8) == 0 { Theme::plain() } else { Theme::new(name) };
-    let width = u16::try_from(1 + dice.below(usize::from(AREA.width))).expect("as wide as the area");
-    let kind = dice.below(18);
-    let lines = block(&support::block(body(kind, &text)), width, &theme, dice.below(2) == 0);
+fn try_stream(seed: u64, terminal: &mut SentinelTerminal) {
+    let mut dice = DiceRng::new(seed);
+    let text = hostile_stream(&mut dice);
+    let name = ThemeName::ALL[dice.next_below(ThemeName::ALL.len())];
+    let theme = if dice.next_below(8) == 0 { Theme::screen_reader() } else { Theme::new(name) };
+    let width = u16::try_from(1 + dice.next_below(usize::from(AREA.width))).expect("as wide as the area");
+    let kind = dice.next_below(18);
+    let lines = block_lines(
+        &support::sample_block(hostile_body(kind, &text)),
+        width,
+        &theme,
+        dice.next_below(2) == 0,
+    );
     if let Err(what) = try_lines(&lines, width, terminal) {
         panic!("seed {seed}, kind {kind}, width {width}, {theme:?}: {what}\n{text:?}");
     }
@@ -404,7 +412,7 @@ fn no_byte_stream_reaches_the_terminal_as_a_sequence() {
     std::thread::scope(|scope| {
         for at in 0..threads {
             scope.spawn(move || {
-                let mut terminal = Terminal::new();
+                let mut terminal = SentinelTerminal::new();
                 for seed in (at..count).step_by(2) {
                     try_stream(seed, &mut terminal);
                 }
@@ -417,27 +425,28 @@ fn no_byte_stream_reaches_the_terminal_as_a_sequence() {
 #[test]
 fn naughty_strings_are_shown_as_text() {
     let strings: Vec<String> = serde_json::from_str(STRINGS).unwrap();
-    let mut terminal = Terminal::new();
+    let mut terminal = SentinelTerminal::new();
     for (at, text) in strings.iter().enumerate() {
         for kind in 0..18 {
             let width = [1, 7, 40, 120][(at + kind) % 4];
-            let lines = block(&support::block(body(kind, text)), width, &Theme::default(), true);
+            let lines =
+                block_lines(&support::sample_block(hostile_body(kind, text)), width, &Theme::default(), true);
             try_lines(&lines, width, &mut terminal).unwrap_or_else(|e| panic!("{text:?}: {e}"));
         }
     }
     assert!(strings.len() > 300);
 }
 
-/// The three looks would each find something: a line made past `Clean` is found in the lines, and what a backend would
-/// then write is found too.
+/// Each of the three checks would find a defect: a line that bypasses `Clean` is found in the lines and in
+/// the bytes of the backend.
 #[test]
 fn the_looks_see() {
-    let mut terminal = Terminal::new();
+    let mut terminal = SentinelTerminal::new();
     assert!(try_lines(&[Line::raw("a\u{202e}b")], 80, &mut terminal).is_err());
     assert!(try_lines(&[Line::raw("a\u{1b}[2Jb")], 80, &mut terminal).is_err());
-    assert!(only_drawing(b"\x1b[2J").is_err());
-    assert!(only_drawing("\u{9b}2J".as_bytes()).is_err());
-    assert!(only_drawing(b"\x1b]0;x\x07").is_err());
+    assert!(check_output(b"\x1b[2J").is_err());
+    assert!(check_output("\u{9b}2J".as_bytes()).is_err());
+    assert!(check_output(b"\x1b]0;x\x07").is_err());
     for bytes in [
         &b"\x1b]0;x\x07"[..],
         b"\x1b]52;c;AAAA\x07",
@@ -448,31 +457,31 @@ fn the_looks_see() {
         b"\x07",
         b"\n\n\n",
     ] {
-        let mut terminal = Terminal::new();
-        assert!(terminal.reads(bytes, AREA).is_err(), "{bytes:?}");
+        let mut terminal = SentinelTerminal::new();
+        assert!(terminal.check_drawing(bytes, AREA).is_err(), "{bytes:?}");
     }
 }
 
 #[test]
 fn streams_and_diffs_of_noise_at_every_width() {
-    let mut terminal = Terminal::new();
+    let mut terminal = SentinelTerminal::new();
     for seed in 0..100 {
-        let mut dice = Dice::new(seed);
-        let text: String = (0..6).map(|_| stream(&mut dice)).collect();
+        let mut dice = DiceRng::new(seed);
+        let text: String = (0..6).map(|_| hostile_stream(&mut dice)).collect();
         for width in [1, 2, 3, 5, 9, 24, 80] {
-            let mut grows = Stream::new(width, Theme::default());
+            let mut grows = MarkdownStream::new(width, Theme::default());
             for piece in text.split_inclusive(' ') {
-                grows.push(piece);
+                grows.push_text(piece);
             }
-            let lines = grows.lines(true).to_vec();
+            let lines = grows.all_lines(true).to_vec();
             try_lines(&lines, width, &mut terminal).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-            let lines = diff(&text, width, &Theme::default(), 50);
+            let lines = diff_lines(&text, width, &Theme::default(), 50);
             try_lines(&lines, width, &mut terminal).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         }
     }
 }
 
-/// Whoever makes a line past `wrap` could show a text that is not clean; the compiler cannot see that, so this does.
+/// Only `wrap` may create spans. The compiler cannot check that, so this test does.
 #[test]
 fn only_one_file_makes_spans() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/paint");

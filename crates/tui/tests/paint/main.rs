@@ -1,11 +1,12 @@
-//! Paint, by its front door: blocks and texts in, lines out. `MINKE_BLESS=1` writes the golden screens anew.
+//! Tests of `paint` through its public API: blocks and texts in, lines out. `MINKE_BLESS=1` rewrites the
+//! golden screens.
 
 mod blocks;
+mod cache;
 mod diffs;
-mod drawing;
 mod figures;
-mod harmless;
 mod hostile;
 mod markdown;
+mod sanitize;
 mod support;
 mod wrapping;

@@ -1,13 +1,13 @@
-//! What these tests share: lines as text, golden files, blocks by hand, dice.
+//! Shared helpers: lines as text, golden files, sample blocks, random numbers.
 
 use std::path::Path;
 
 use minke_record::{Ask, AskId, AskKind, AskSubject};
-use minke_view::{AskCard, Block, BlockId, Body, Call, CallState, Tail};
+use minke_view::{AskCard, Block, BlockBody, BlockId, CallCard, CallState, TextTail};
 use ratatui::text::Line;
 use uuid::Uuid;
 
-pub(crate) fn text(lines: &[Line<'_>]) -> String {
+pub(crate) fn lines_text(lines: &[Line<'_>]) -> String {
     let mut out = String::new();
     for line in lines {
         for span in &line.spans {
@@ -18,43 +18,43 @@ pub(crate) fn text(lines: &[Line<'_>]) -> String {
     out
 }
 
-pub(crate) fn golden(name: &str, text: &str) {
+pub(crate) fn assert_golden(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
     if std::env::var_os("MINKE_BLESS").is_some() {
         std::fs::write(&file, text).expect("the golden file is written");
     }
     let expected = std::fs::read_to_string(&file)
         .unwrap_or_else(|e| panic!("{}: {e}; MINKE_BLESS=1 writes it", file.display()));
-    assert_eq!(text, expected, "{name}: if it is meant, MINKE_BLESS=1 writes it anew");
+    assert_eq!(text, expected, "{name}: if this is intended, rewrite it with MINKE_BLESS=1");
 }
 
-pub(crate) fn block(body: Body) -> Block {
+pub(crate) fn sample_block(body: BlockBody) -> Block {
     Block { id: BlockId { seq: 7, part: 0, live: false }, version: 1, ts: 0, body }
 }
 
-pub(crate) fn call(tool: &str, about: &str) -> Call {
-    Call {
+pub(crate) fn sample_call(tool: &str, about: &str) -> CallCard {
+    CallCard {
         id: "call-1".into(),
         tool: tool.to_owned(),
-        about: about.to_owned(),
+        subject: about.to_owned(),
         command: None,
         arguments: String::new(),
         state: CallState::Running,
         diff: None,
         path: None,
-        output: Tail::default(),
+        output: TextTail::default(),
         exit: None,
         summary: String::new(),
-        behind: false,
-        fence: None,
-        began: None,
-        ended: None,
-        by: None,
+        in_background: false,
+        sandbox: None,
+        started_at: None,
+        ended_at: None,
+        caller: None,
     }
 }
 
-/// A question that nobody has answered.
-pub(crate) fn asked() -> AskCard {
+/// An open ask.
+pub(crate) fn open_ask() -> AskCard {
     let ask = Ask {
         id: AskId(Uuid::nil()),
         ask: AskKind::Approval,
@@ -65,12 +65,12 @@ pub(crate) fn asked() -> AskCard {
     AskCard { ask, pod: None, socket: None, answer: None, closed: false }
 }
 
-/// Dice whose throws can be had again: the seed is in every failure.
-pub(crate) struct Dice(u64);
+/// A seeded random number generator; failures report the seed.
+pub(crate) struct DiceRng(u64);
 
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+impl DiceRng {
+    pub(crate) fn new(seed: u64) -> DiceRng {
+        DiceRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -81,11 +81,11 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn next_below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % n as u64).expect("below a usize")
     }
 
-    pub(crate) fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len())]
+    pub(crate) fn choose_from<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[self.next_below(all.len())]
     }
 }

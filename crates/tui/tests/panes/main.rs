@@ -1,4 +1,4 @@
-//! Panes as pictures at three sizes. `MINKE_BLESS=1` writes the golden screens anew.
+//! Panes at three sizes. `MINKE_BLESS=1` rewrites the golden screens.
 
 mod help;
 mod pictures;

@@ -1,4 +1,4 @@
-//! A screen in memory, and the golden pictures.
+//! A screen in memory, and golden files.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// The sizes that every view is looked at in.
+/// The sizes of all golden screens.
 pub(crate) const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (40, 12)];
 
-/// What is seen on a screen of this size, without the blanks at the ends.
-pub(crate) fn screen((width, height): (u16, u16), draw: impl FnOnce(&mut Buffer, Rect)) -> String {
+/// Returns the text of a screen of this size without trailing blanks.
+pub(crate) fn screen_text((width, height): (u16, u16), draw: impl FnOnce(&mut Buffer, Rect)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory takes it");
     terminal
         .draw(|frame| {
@@ -20,11 +20,11 @@ pub(crate) fn screen((width, height): (u16, u16), draw: impl FnOnce(&mut Buffer,
             draw(frame.buffer_mut(), area);
         })
         .expect("memory takes it");
-    seen(terminal.backend().buffer())
+    buffer_text(terminal.backend().buffer())
 }
 
-/// What a buffer shows.
-pub(crate) fn seen(buffer: &Buffer) -> String {
+/// Returns the text of a buffer.
+pub(crate) fn buffer_text(buffer: &Buffer) -> String {
     let Rect { width, height, .. } = buffer.area;
     let mut out = String::new();
     for y in 0..height {
@@ -41,17 +41,17 @@ pub(crate) fn seen(buffer: &Buffer) -> String {
     out.trim_end().to_owned() + "\n"
 }
 
-/// Compares a picture at every size, and once for screen readers, with what it should be.
-pub(crate) fn golden(name: &str, mut draw: impl FnMut(&mut Buffer, Rect, &Theme)) {
+/// Compares a pane at every size, and once for screen readers, with its golden files.
+pub(crate) fn assert_golden(name: &str, mut draw: impl FnMut(&mut Buffer, Rect, &Theme)) {
     for (width, height) in SIZES {
-        let shown = screen((width, height), |buf, area| draw(buf, area, &Theme::default()));
-        compare(&format!("pane-{name}-{width}x{height}"), &shown);
+        let shown = screen_text((width, height), |buf, area| draw(buf, area, &Theme::default()));
+        compare_golden(&format!("pane-{name}-{width}x{height}"), &shown);
     }
-    let shown = screen(SIZES[0], |buf, area| draw(buf, area, &Theme::plain()));
-    compare(&format!("pane-{name}-plain"), &shown);
+    let shown = screen_text(SIZES[0], |buf, area| draw(buf, area, &Theme::screen_reader()));
+    compare_golden(&format!("pane-{name}-plain"), &shown);
 }
 
-pub(crate) fn compare(name: &str, shown: &str) {
+pub(crate) fn compare_golden(name: &str, shown: &str) {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
     if std::env::var_os("MINKE_BLESS").is_some() {
         std::fs::write(&file, shown).expect("golden files can be written");
@@ -59,5 +59,5 @@ pub(crate) fn compare(name: &str, shown: &str) {
     }
     let expected = std::fs::read_to_string(&file)
         .unwrap_or_else(|e| panic!("{}: {e}; MINKE_BLESS=1 writes it", file.display()));
-    assert_eq!(shown, expected, "{name}: if it is meant, MINKE_BLESS=1 writes it anew");
+    assert_eq!(shown, expected, "{name}: if this is intended, rewrite it with MINKE_BLESS=1");
 }

@@ -1,11 +1,11 @@
-//! Stories of the view: what came, and what a person sees of it.
+//! Stories of the view: incoming entries and events, and the blocks that the user sees.
 
-mod anything;
-mod chance;
-mod folds;
+mod folding;
 mod frames;
-mod log;
+mod live_matches_log;
+mod log_builder;
 mod pages;
-mod real;
-mod same;
+mod random_entries;
+mod random_log;
+mod real_logs;
 mod stories;

@@ -1,120 +1,157 @@
-//! Plain attempts on files outside every grant: one for each way to change or read one.
+//! Direct access to files outside every grant: one probe per way to change or read a file.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use crate::inside::{CANARY, Ground, lists, read};
-use crate::probe::{Probe, Rest, Seen, Wall, probe, tried, tried_if};
-use crate::sys::{c, sys};
+use crate::attacker::{AttackContext, CANARY, lists_name, read_secret};
+use crate::probe::{
+    DocumentedGap, ProbeOutcome, SandboxProbe, TestedRestriction, attack_probe, outcome_of, outcome_unless,
+};
+use crate::sys::{sys, to_c_string};
 
-pub(super) const PROBES: &[Probe] = &[
-    probe("read-outside", "openat", Wall::LandlockFiles, |g| read(g.outside("secret"))),
-    probe("list-outside", "getdents64", Wall::LandlockFiles, |g| lists(g.outside("."), "secret")),
-    probe("write-outside", "openat O_WRONLY", Wall::LandlockFiles, write),
-    probe("append-outside", "openat O_APPEND", Wall::LandlockFiles, append),
-    probe("truncate-outside", "truncate", Wall::LandlockFiles, |g| {
-        tried(sys!(SYS_truncate, c(g.outside("victim")), 0))
+pub(super) const PROBES: &[SandboxProbe] = &[
+    attack_probe("read-outside", "openat", TestedRestriction::LandlockFiles, |g| {
+        read_secret(g.path_outside("secret"))
     }),
-    probe("create-outside", "openat O_CREAT", Wall::LandlockFiles, |g| {
-        tried(fs::write(g.outside("new"), "planted"))
+    attack_probe("list-outside", "getdents64", TestedRestriction::LandlockFiles, |g| {
+        lists_name(g.path_outside("."), "secret")
     }),
-    probe("tmpfile-outside", "openat O_TMPFILE", Wall::LandlockFiles, |g| {
+    attack_probe("write-outside", "openat O_WRONLY", TestedRestriction::LandlockFiles, write_file),
+    attack_probe("append-outside", "openat O_APPEND", TestedRestriction::LandlockFiles, append_file),
+    attack_probe("truncate-outside", "truncate", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(sys!(SYS_truncate, to_c_string(g.path_outside("victim")), 0))
+    }),
+    attack_probe("create-outside", "openat O_CREAT", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(fs::write(g.path_outside("new"), "planted"))
+    }),
+    attack_probe("tmpfile-outside", "openat O_TMPFILE", TestedRestriction::LandlockFiles, |g| {
         let flags = libc::O_TMPFILE | libc::O_RDWR;
-        tried(sys!(SYS_openat, libc::AT_FDCWD, c(g.outside(".")), flags, 0o600))
+        outcome_of(sys!(SYS_openat, libc::AT_FDCWD, to_c_string(g.path_outside(".")), flags, 0o600))
     }),
-    probe("mkdir-outside", "mkdir", Wall::LandlockFiles, |g| tried(fs::create_dir(g.outside("newdir")))),
-    probe("rmdir-outside", "rmdir", Wall::LandlockFiles, |g| tried(fs::remove_dir(g.outside("dir")))),
-    probe("unlink-outside", "unlink", Wall::LandlockFiles, |g| tried(fs::remove_file(g.outside("victim")))),
-    probe("symlink-outside", "symlink", Wall::LandlockFiles, |g| tried(symlink("victim", g.outside("link")))),
-    probe("fifo-outside", "mknodat S_IFIFO", Wall::LandlockFiles, |g| {
-        tried(sys!(SYS_mknodat, libc::AT_FDCWD, c(g.outside("fifo")), libc::S_IFIFO | 0o600, 0))
+    attack_probe("mkdir-outside", "mkdir", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(fs::create_dir(g.path_outside("newdir")))
     }),
-    probe("rename-outside", "rename", Wall::LandlockFiles, |g| {
-        tried(fs::rename(g.outside("victim"), g.outside("moved")))
+    attack_probe("rmdir-outside", "rmdir", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(fs::remove_dir(g.path_outside("dir")))
     }),
-    probe("rename-into-scope", "rename", Wall::LandlockFiles, |g| {
-        match fs::rename(g.outside("secret"), g.own("stolen")) {
-            Ok(()) => read(g.own("stolen")),
-            err => tried(err),
+    attack_probe("unlink-outside", "unlink", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(fs::remove_file(g.path_outside("victim")))
+    }),
+    attack_probe("symlink-outside", "symlink", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(symlink("victim", g.path_outside("link")))
+    }),
+    attack_probe("fifo-outside", "mknodat S_IFIFO", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(sys!(
+            SYS_mknodat,
+            libc::AT_FDCWD,
+            to_c_string(g.path_outside("fifo")),
+            libc::S_IFIFO | 0o600,
+            0
+        ))
+    }),
+    attack_probe("rename-outside", "rename", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(fs::rename(g.path_outside("victim"), g.path_outside("moved")))
+    }),
+    attack_probe("rename-into-scope", "rename", TestedRestriction::LandlockFiles, |g| {
+        match fs::rename(g.path_outside("secret"), g.own_path("stolen")) {
+            Ok(()) => read_secret(g.own_path("stolen")),
+            err => outcome_of(err),
         }
     }),
-    probe("rename-out-of-scope", "rename", Wall::LandlockFiles, |g| {
-        tried(
-            fs::write(g.own("bait"), "planted")
-                .and_then(|()| fs::rename(g.own("bait"), g.outside("planted"))),
+    attack_probe("rename-out-of-scope", "rename", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(
+            fs::write(g.own_path("bait"), "planted")
+                .and_then(|()| fs::rename(g.own_path("bait"), g.path_outside("planted"))),
         )
     }),
-    probe("rename-exchange", "renameat2 RENAME_EXCHANGE", Wall::LandlockFiles, exchange),
-    probe("hard-link-into-scope", "linkat", Wall::LandlockFiles, |g| {
-        match fs::hard_link(g.outside("secret"), g.own("link")) {
-            Ok(()) => read(g.own("link")),
-            err => tried(err),
-        }
-    }),
-    probe("hard-link-out-of-scope", "linkat", Wall::LandlockFiles, |g| {
-        tried(
-            fs::write(g.own("bait"), "planted")
-                .and_then(|()| fs::hard_link(g.own("bait"), g.outside("planted"))),
+    attack_probe(
+        "rename-exchange",
+        "renameat2 RENAME_EXCHANGE",
+        TestedRestriction::LandlockFiles,
+        exchange_files,
+    ),
+    attack_probe(
+        "hard-link-into-scope",
+        "linkat",
+        TestedRestriction::LandlockFiles,
+        |g| match fs::hard_link(g.path_outside("secret"), g.own_path("link")) {
+            Ok(()) => read_secret(g.own_path("link")),
+            err => outcome_of(err),
+        },
+    ),
+    attack_probe("hard-link-out-of-scope", "linkat", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(
+            fs::write(g.own_path("bait"), "planted")
+                .and_then(|()| fs::hard_link(g.own_path("bait"), g.path_outside("planted"))),
         )
     }),
-    probe("chmod-outside", "fchmodat", Wall::ReadOnlyRoot, |g| {
-        tried(fs::set_permissions(g.outside("victim"), fs::Permissions::from_mode(0o777)))
+    attack_probe("chmod-outside", "fchmodat", TestedRestriction::ReadOnlyRoot, |g| {
+        outcome_of(fs::set_permissions(g.path_outside("victim"), fs::Permissions::from_mode(0o777)))
     })
-    .left_by_b(Rest::Metadata),
-    probe("chown-outside", "fchownat", Wall::ReadOnlyRoot, |g| {
-        // To what it is already: anybody may do that with a file of their own, and it changes the inode all the same.
+    .left_by_landlock(DocumentedGap::Metadata),
+    attack_probe("chown-outside", "fchownat", TestedRestriction::ReadOnlyRoot, |g| {
+        // Sets the current owner, which every user may do with their own file, and which changes the inode anyway.
         let own = rustix::process::getuid().as_raw();
-        tried(sys!(SYS_fchownat, libc::AT_FDCWD, c(g.outside("victim")), own, u32::MAX, 0))
+        outcome_of(sys!(
+            SYS_fchownat,
+            libc::AT_FDCWD,
+            to_c_string(g.path_outside("victim")),
+            own,
+            u32::MAX,
+            0
+        ))
     })
-    .left_by_b(Rest::Metadata),
-    probe("utime-outside", "utimensat", Wall::ReadOnlyRoot, |g| {
-        tried(sys!(SYS_utimensat, libc::AT_FDCWD, c(g.outside("victim")), 0, 0))
+    .left_by_landlock(DocumentedGap::Metadata),
+    attack_probe("utime-outside", "utimensat", TestedRestriction::ReadOnlyRoot, |g| {
+        outcome_of(sys!(SYS_utimensat, libc::AT_FDCWD, to_c_string(g.path_outside("victim")), 0, 0))
     })
-    .left_by_b(Rest::Metadata),
-    probe("xattr-outside", "setxattr", Wall::ReadOnlyRoot, |g| {
+    .left_by_landlock(DocumentedGap::Metadata),
+    attack_probe("xattr-outside", "setxattr", TestedRestriction::ReadOnlyRoot, |g| {
         let value = b"planted";
-        let (path, name) = (c(g.outside("victim")), c("user.minke"));
-        tried_if(sys!(SYS_setxattr, path, name, value.as_ptr(), value.len(), 0), &[libc::EOPNOTSUPP])
+        let (path, name) = (to_c_string(g.path_outside("victim")), to_c_string("user.minke"));
+        outcome_unless(sys!(SYS_setxattr, path, name, value.as_ptr(), value.len(), 0), &[libc::EOPNOTSUPP])
     })
-    .left_by_b(Rest::Metadata),
-    probe("copy-range-outside", "copy_file_range", Wall::LandlockFiles, |g| {
-        tried(fs::copy(g.outside("secret"), g.own("copy")).and_then(|_| fs::read(g.own("copy"))))
+    .left_by_landlock(DocumentedGap::Metadata),
+    attack_probe("copy-range-outside", "copy_file_range", TestedRestriction::LandlockFiles, |g| {
+        outcome_of(
+            fs::copy(g.path_outside("secret"), g.own_path("copy")).and_then(|_| fs::read(g.own_path("copy"))),
+        )
     }),
-    probe("mmap-outside", "mmap", Wall::LandlockFiles, mmap),
+    attack_probe("mmap-outside", "mmap", TestedRestriction::LandlockFiles, write_by_mmap),
 ];
 
-fn write(g: &Ground) -> Seen {
-    let opened = OpenOptions::new().write(true).open(g.outside("victim"));
-    tried(opened.and_then(|mut file| file.write_all(b"planted")))
+fn write_file(g: &AttackContext) -> ProbeOutcome {
+    let opened = OpenOptions::new().write(true).open(g.path_outside("victim"));
+    outcome_of(opened.and_then(|mut file| file.write_all(b"planted")))
 }
 
-fn append(g: &Ground) -> Seen {
-    let opened = OpenOptions::new().append(true).open(g.outside("victim"));
-    tried(opened.and_then(|mut file| file.write_all(b"planted")))
+fn append_file(g: &AttackContext) -> ProbeOutcome {
+    let opened = OpenOptions::new().append(true).open(g.path_outside("victim"));
+    outcome_of(opened.and_then(|mut file| file.write_all(b"planted")))
 }
 
-fn exchange(g: &Ground) -> Seen {
-    if let Err(error) = fs::write(g.own("bait"), "planted") {
-        return Seen::Unclear(error.to_string());
+fn exchange_files(g: &AttackContext) -> ProbeOutcome {
+    if let Err(error) = fs::write(g.own_path("bait"), "planted") {
+        return ProbeOutcome::Unclear(error.to_string());
     }
-    let (ours, theirs) = (c(g.own("bait")), c(g.outside("secret")));
+    let (ours, theirs) = (to_c_string(g.own_path("bait")), to_c_string(g.path_outside("secret")));
     let done = sys!(SYS_renameat2, libc::AT_FDCWD, ours, libc::AT_FDCWD, theirs, libc::RENAME_EXCHANGE);
     match done {
-        Ok(_) => read(g.own("bait")),
-        err => tried(err),
+        Ok(_) => read_secret(g.own_path("bait")),
+        err => outcome_of(err),
     }
 }
 
-/// Memory instead of `read`: the wall must stand at the opening, not at the reading.
-fn mmap(g: &Ground) -> Seen {
+/// Uses a mapping instead of `read`: the open must already be refused.
+fn write_by_mmap(g: &AttackContext) -> ProbeOutcome {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let fd = match sys!(SYS_openat, libc::AT_FDCWD, c(g.outside("secret")), flags) {
+    let fd = match sys!(SYS_openat, libc::AT_FDCWD, to_c_string(g.path_outside("secret")), flags) {
         Ok(fd) => fd,
-        err => return tried(err),
+        err => return outcome_of(err),
     };
     match sys!(SYS_mmap, 0, CANARY.len(), libc::PROT_READ, libc::MAP_PRIVATE, fd, 0) {
-        Ok(_) => Seen::Done("mapped".to_owned()),
-        err => tried(err),
+        Ok(_) => ProbeOutcome::Succeeded("mapped".to_owned()),
+        err => outcome_of(err),
     }
 }

@@ -1,14 +1,14 @@
-//! The attacks, by what they are after. One list each; a new probe is one entry in one of them.
+//! The attacks, one list per target. A new probe is one entry in a list.
 
 mod controls;
+mod documented;
 mod files;
+mod git_targets;
 mod kernel;
-mod led;
 mod limits;
 mod masked;
 mod mounts;
 mod names;
-mod open;
 mod paths;
 mod processes;
 mod programs;
@@ -17,13 +17,13 @@ mod set_id;
 mod sockets;
 
 pub(crate) use limits::{FILE_BYTES, OPEN_FILES, PROCESSES};
-pub(crate) use processes::{LOCKS, SIGNALS};
+pub(crate) use processes::{DAEMON_LOCKS, SIGNALS};
 pub(crate) use set_id::SET_ID;
 
-use crate::probe::Probe;
+use crate::probe::SandboxProbe;
 
-/// Every probe, what must work first, while nothing has been harmed yet.
-pub(crate) fn all() -> Vec<Probe> {
+/// Returns all probes. Controls come first, before attacks can cause damage.
+pub(crate) fn all_probes() -> Vec<SandboxProbe> {
     [
         controls::PROBES,
         files::PROBES,
@@ -32,14 +32,14 @@ pub(crate) fn all() -> Vec<Probe> {
         scope::PROBES,
         masked::PROBES,
         names::PROBES,
-        led::PROBES,
+        git_targets::PROBES,
         processes::PROBES,
         sockets::PROBES,
         mounts::PROBES,
         kernel::PROBES,
         set_id::PROBES,
         limits::PROBES,
-        open::PROBES,
+        documented::PROBES,
     ]
     .concat()
 }

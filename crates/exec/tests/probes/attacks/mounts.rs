@@ -1,191 +1,221 @@
-//! Mounts and namespaces: making a place where the walls do not stand.
+//! Mounts and namespaces: creating a place without restrictions.
 
 use std::fs;
 use std::io;
 
-use crate::inside::{Ground, fork, leave, read, wait};
-use crate::probe::{Bare, Probe, Seen, Wall, probe, tried};
-use crate::sys::{c, sys};
+use crate::attacker::{AttackContext, exit_now, fork_process, read_secret, wait_for_child};
+use crate::probe::{
+    ProbeOutcome, SandboxProbe, TestedRestriction, UnsandboxedResult, attack_probe, outcome_of,
+};
+use crate::sys::{sys, to_c_string};
 
-/// `CLONE_NEWTIME`, which the C library does not name.
+/// `CLONE_NEWTIME`, which libc does not define.
 const NEW_TIME: u64 = 0x80;
 const OPEN_TREE_CLONE: u64 = 1;
 
-pub(super) const PROBES: &[Probe] = &[
-    probe("unshare-user", "unshare CLONE_NEWUSER", Wall::SeccompCalls, |_| {
-        unshare(libc::CLONE_NEWUSER as u64)
+pub(super) const PROBES: &[SandboxProbe] = &[
+    attack_probe("unshare-user", "unshare CLONE_NEWUSER", TestedRestriction::SeccompCalls, |_| {
+        unshare_flags(libc::CLONE_NEWUSER as u64)
     })
-    .bare(Bare::IfOffered),
-    probe("unshare-mount", "unshare CLONE_NEWNS", Wall::SeccompCalls, |_| unshare(libc::CLONE_NEWNS as u64))
-        .bare(Bare::AsRoot),
-    probe("unshare-pid", "unshare CLONE_NEWPID", Wall::SeccompCalls, |_| unshare(libc::CLONE_NEWPID as u64))
-        .bare(Bare::AsRoot),
-    probe("unshare-net", "unshare CLONE_NEWNET", Wall::SeccompCalls, |_| unshare(libc::CLONE_NEWNET as u64))
-        .bare(Bare::AsRoot),
-    probe("unshare-time", "unshare CLONE_NEWTIME", Wall::SeccompCalls, |_| unshare(NEW_TIME))
-        .bare(Bare::AsRoot),
-    probe("unshare-user-and-mount", "unshare, mount", Wall::SeccompCalls, unshare_and_mount)
-        .bare(Bare::IfOffered),
-    probe("clone-user", "clone CLONE_NEWUSER", Wall::SeccompCalls, |_| clone_new(libc::CLONE_NEWUSER as u64))
-        .bare(Bare::IfOffered),
-    probe("clone3-user", "clone3 CLONE_NEWUSER", Wall::SeccompCalls, |_| {
+    .unsandboxed(UnsandboxedResult::IfOffered),
+    attack_probe("unshare-mount", "unshare CLONE_NEWNS", TestedRestriction::SeccompCalls, |_| {
+        unshare_flags(libc::CLONE_NEWNS as u64)
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("unshare-pid", "unshare CLONE_NEWPID", TestedRestriction::SeccompCalls, |_| {
+        unshare_flags(libc::CLONE_NEWPID as u64)
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("unshare-net", "unshare CLONE_NEWNET", TestedRestriction::SeccompCalls, |_| {
+        unshare_flags(libc::CLONE_NEWNET as u64)
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("unshare-time", "unshare CLONE_NEWTIME", TestedRestriction::SeccompCalls, |_| {
+        unshare_flags(NEW_TIME)
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe(
+        "unshare-user-and-mount",
+        "unshare, mount",
+        TestedRestriction::SeccompCalls,
+        unshare_and_mount,
+    )
+    .unsandboxed(UnsandboxedResult::IfOffered),
+    attack_probe("clone-user", "clone CLONE_NEWUSER", TestedRestriction::SeccompCalls, |_| {
+        clone_new(libc::CLONE_NEWUSER as u64)
+    })
+    .unsandboxed(UnsandboxedResult::IfOffered),
+    attack_probe("clone3-user", "clone3 CLONE_NEWUSER", TestedRestriction::SeccompCalls, |_| {
         clone3_new(libc::CLONE_NEWUSER as u64)
     })
-    .bare(Bare::IfOffered),
-    probe("setns", "setns", Wall::SeccompCalls, |_| {
+    .unsandboxed(UnsandboxedResult::IfOffered),
+    attack_probe("setns", "setns", TestedRestriction::SeccompCalls, |_| {
         let own = fs::File::open("/proc/self/ns/net");
-        tried(own.and_then(|file| {
+        outcome_of(own.and_then(|file| {
             use std::os::fd::AsRawFd;
             sys!(SYS_setns, file.as_raw_fd(), 0)
         }))
     })
-    .bare(Bare::AsRoot),
-    probe("setns-outside", "pidfd_open, setns", Wall::SeccompCalls, |g| {
-        tried(
-            sys!(SYS_pidfd_open, g.number("victim"), 0)
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("setns-outside", "pidfd_open, setns", TestedRestriction::SeccompCalls, |g| {
+        outcome_of(
+            sys!(SYS_pidfd_open, g.fact_number("victim"), 0)
                 .and_then(|fd| sys!(SYS_setns, fd, libc::CLONE_NEWNET)),
         )
     })
-    .bare(Bare::AsRoot),
-    probe("mount-tmpfs", "mount", Wall::SeccompCalls, |g| {
-        let (kind, at) = (c("tmpfs"), g.own("mount"));
-        with_dir(&at, || {
-            sys!(SYS_mount, kind, c(&at), kind, 0, 0)?;
-            sys!(SYS_umount2, c(&at), libc::MNT_DETACH)
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("mount-tmpfs", "mount", TestedRestriction::SeccompCalls, |g| {
+        let (kind, at) = (to_c_string("tmpfs"), g.own_path("mount"));
+        with_directory(&at, || {
+            sys!(SYS_mount, kind, to_c_string(&at), kind, 0, 0)?;
+            sys!(SYS_umount2, to_c_string(&at), libc::MNT_DETACH)
         })
     })
-    .bare(Bare::AsRoot),
-    probe("mount-bind-outside", "mount MS_BIND", Wall::SeccompCalls, |g| {
-        let at = g.own("mount");
-        with_dir(&at, || {
-            sys!(SYS_mount, c(g.outside("")), c(&at), 0, libc::MS_BIND, 0)?;
-            sys!(SYS_umount2, c(&at), libc::MNT_DETACH)
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("mount-bind-outside", "mount MS_BIND", TestedRestriction::SeccompCalls, |g| {
+        let at = g.own_path("mount");
+        with_directory(&at, || {
+            sys!(SYS_mount, to_c_string(g.path_outside("")), to_c_string(&at), 0, libc::MS_BIND, 0)?;
+            sys!(SYS_umount2, to_c_string(&at), libc::MNT_DETACH)
         })
     })
-    .bare(Bare::AsRoot),
-    probe("remount-writable", "mount MS_REMOUNT", Wall::SeccompCalls, |g| {
-        // Changes nothing where it succeeds: of a grant the flags are what they are already.
-        let at = g.own("mount");
-        with_dir(&at, || {
-            sys!(SYS_mount, c(&at), c(&at), 0, libc::MS_BIND, 0)?;
-            let done = sys!(SYS_mount, 0, c(&at), 0, libc::MS_REMOUNT | libc::MS_BIND, 0);
-            sys!(SYS_umount2, c(&at), libc::MNT_DETACH)?;
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("remount-writable", "mount MS_REMOUNT", TestedRestriction::SeccompCalls, |g| {
+        // Changes nothing if it succeeds: the flags are the current ones of the grant.
+        let at = g.own_path("mount");
+        with_directory(&at, || {
+            sys!(SYS_mount, to_c_string(&at), to_c_string(&at), 0, libc::MS_BIND, 0)?;
+            let done = sys!(SYS_mount, 0, to_c_string(&at), 0, libc::MS_REMOUNT | libc::MS_BIND, 0);
+            sys!(SYS_umount2, to_c_string(&at), libc::MNT_DETACH)?;
             done
         })
     })
-    .bare(Bare::AsRoot),
-    probe("umount-mask", "umount2", Wall::SeccompCalls, |g| {
-        match sys!(SYS_umount2, c(g.at("home/.ssh")), libc::MNT_DETACH) {
-            Ok(_) => read(g.at("home/.ssh/id_ed25519")),
-            err => tried(err),
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("umount-mask", "umount2", TestedRestriction::SeccompCalls, |g| {
+        match sys!(SYS_umount2, to_c_string(g.path_to("home/.ssh")), libc::MNT_DETACH) {
+            Ok(_) => read_secret(g.path_to("home/.ssh/id_ed25519")),
+            err => outcome_of(err),
         }
     })
-    .bare(Bare::Never("nothing is mounted there without a fence")),
-    probe("pivot-root", "pivot_root", Wall::SeccompCalls, |g| {
-        let work = c(g.work(""));
-        tried_with_reason(sys!(SYS_pivot_root, work, work))
+    .unsandboxed(UnsandboxedResult::Never("nothing is mounted there without a sandbox")),
+    attack_probe("pivot-root", "pivot_root", TestedRestriction::SeccompCalls, |g| {
+        let work = to_c_string(g.path_in_work(""));
+        outcome_with_reason(sys!(SYS_pivot_root, work, work))
     })
-    .bare(Bare::AsRoot),
-    probe("chroot", "chroot", Wall::SeccompCalls, |g| tried(sys!(SYS_chroot, c(g.work("")))))
-        .bare(Bare::AsRoot),
-    probe("fsopen", "fsopen", Wall::SeccompCalls, |_| tried(sys!(SYS_fsopen, c("tmpfs"), 0)))
-        .bare(Bare::AsRoot),
-    probe("fspick", "fspick", Wall::SeccompCalls, |_| tried(sys!(SYS_fspick, libc::AT_FDCWD, c("/"), 0)))
-        .bare(Bare::AsRoot),
-    probe("open-tree", "open_tree OPEN_TREE_CLONE", Wall::SeccompCalls, |g| {
-        tried(sys!(SYS_open_tree, libc::AT_FDCWD, c(g.outside("")), OPEN_TREE_CLONE))
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("chroot", "chroot", TestedRestriction::SeccompCalls, |g| {
+        outcome_of(sys!(SYS_chroot, to_c_string(g.path_in_work(""))))
     })
-    .bare(Bare::AsRoot),
-    probe("move-mount", "open_tree, move_mount", Wall::SeccompCalls, |g| {
-        let at = g.own("mount");
-        with_dir(&at, || {
-            let tree = sys!(SYS_open_tree, libc::AT_FDCWD, c(g.outside("")), OPEN_TREE_CLONE)?;
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("fsopen", "fsopen", TestedRestriction::SeccompCalls, |_| {
+        outcome_of(sys!(SYS_fsopen, to_c_string("tmpfs"), 0))
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("fspick", "fspick", TestedRestriction::SeccompCalls, |_| {
+        outcome_of(sys!(SYS_fspick, libc::AT_FDCWD, to_c_string("/"), 0))
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("open-tree", "open_tree OPEN_TREE_CLONE", TestedRestriction::SeccompCalls, |g| {
+        outcome_of(sys!(SYS_open_tree, libc::AT_FDCWD, to_c_string(g.path_outside("")), OPEN_TREE_CLONE))
+    })
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("move-mount", "open_tree, move_mount", TestedRestriction::SeccompCalls, |g| {
+        let at = g.own_path("mount");
+        with_directory(&at, || {
+            let tree = sys!(SYS_open_tree, libc::AT_FDCWD, to_c_string(g.path_outside("")), OPEN_TREE_CLONE)?;
             const EMPTY_PATH: i32 = 4;
-            sys!(SYS_move_mount, tree, c(""), libc::AT_FDCWD, c(&at), EMPTY_PATH)?;
-            sys!(SYS_umount2, c(&at), libc::MNT_DETACH)
+            sys!(SYS_move_mount, tree, to_c_string(""), libc::AT_FDCWD, to_c_string(&at), EMPTY_PATH)?;
+            sys!(SYS_umount2, to_c_string(&at), libc::MNT_DETACH)
         })
     })
-    .bare(Bare::AsRoot),
-    probe("mount-setattr", "open_tree, mount_setattr", Wall::SeccompCalls, |g| {
-        // On a copy that is mounted nowhere, so that nothing of the machine changes.
+    .unsandboxed(UnsandboxedResult::AsRoot),
+    attack_probe("mount-setattr", "open_tree, mount_setattr", TestedRestriction::SeccompCalls, |g| {
+        // On an unattached clone, so that nothing on the machine changes.
         let attributes = [0u64; 4];
-        let tree = sys!(SYS_open_tree, libc::AT_FDCWD, c(g.work("")), OPEN_TREE_CLONE);
-        tried(tree.and_then(|fd| {
+        let tree = sys!(SYS_open_tree, libc::AT_FDCWD, to_c_string(g.path_in_work("")), OPEN_TREE_CLONE);
+        outcome_of(tree.and_then(|fd| {
             sys!(
                 SYS_mount_setattr,
                 fd,
-                c(""),
+                to_c_string(""),
                 libc::AT_EMPTY_PATH,
                 attributes.as_ptr(),
                 size_of_val(&attributes)
             )
         }))
     })
-    .bare(Bare::AsRoot),
+    .unsandboxed(UnsandboxedResult::AsRoot),
 ];
 
-fn unshare(flags: u64) -> Seen {
-    tried(sys!(SYS_unshare, flags))
+fn unshare_flags(flags: u64) -> ProbeOutcome {
+    outcome_of(sys!(SYS_unshare, flags))
 }
 
-/// The classic: become root of a namespace of one's own, then mount what is outside.
-fn unshare_and_mount(g: &Ground) -> Seen {
-    let at = g.own("mount");
-    with_dir(&at, || {
+/// Becomes root of a new namespace, then mounts a directory from outside.
+fn unshare_and_mount(g: &AttackContext) -> ProbeOutcome {
+    let at = g.own_path("mount");
+    with_directory(&at, || {
         sys!(SYS_unshare, libc::CLONE_NEWUSER | libc::CLONE_NEWNS)?;
-        sys!(SYS_mount, c(g.outside("")), c(&at), 0, libc::MS_BIND | libc::MS_REC, 0)?;
+        sys!(
+            SYS_mount,
+            to_c_string(g.path_outside("")),
+            to_c_string(&at),
+            0,
+            libc::MS_BIND | libc::MS_REC,
+            0
+        )?;
         fs::read(at.join("secret"))
     })
 }
 
-/// A child that only ends, made with a flag.
-fn clone_new(flags: u64) -> Seen {
+/// Creates a child with a flag; the child only exits.
+fn clone_new(flags: u64) -> ProbeOutcome {
     match sys!(SYS_clone, flags | libc::SIGCHLD as u64, 0, 0, 0, 0) {
-        Ok(0) => leave(),
+        Ok(0) => exit_now(),
         Ok(child) => {
-            wait(child as i32);
-            Seen::Done("a child".to_owned())
+            wait_for_child(child as i32);
+            ProbeOutcome::Succeeded("a child".to_owned())
         }
-        err => tried(err),
+        err => outcome_of(err),
     }
 }
 
-fn clone3_new(flags: u64) -> Seen {
+fn clone3_new(flags: u64) -> ProbeOutcome {
     // flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
     let arguments = [flags, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0];
     match sys!(SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) {
-        Ok(0) => leave(),
+        Ok(0) => exit_now(),
         Ok(child) => {
-            wait(child as i32);
-            Seen::Done("a child".to_owned())
+            wait_for_child(child as i32);
+            ProbeOutcome::Succeeded("a child".to_owned())
         }
-        err => tried(err),
+        err => outcome_of(err),
     }
 }
 
-fn with_dir<T>(at: &std::path::Path, attack: impl FnOnce() -> io::Result<T>) -> Seen {
+fn with_directory<T>(at: &std::path::Path, attack: impl FnOnce() -> io::Result<T>) -> ProbeOutcome {
     match fs::create_dir(at) {
-        Ok(()) => tried(attack()),
-        Err(error) => Seen::Unclear(format!("mkdir in the grant: {error}")),
+        Ok(()) => outcome_of(attack()),
+        Err(error) => ProbeOutcome::Unclear(format!("mkdir in the grant: {error}")),
     }
 }
 
-/// A refusal of the call's arguments shows that nothing stood before it.
-fn tried_with_reason<T>(result: io::Result<T>) -> Seen {
+/// An error about the arguments shows that no restriction stopped the call.
+fn outcome_with_reason<T>(result: io::Result<T>) -> ProbeOutcome {
     match result {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBUSY)) => {
-            Seen::Done(format!("got as far as {}", crate::sys::short(&error)))
+            ProbeOutcome::Succeeded(format!("got as far as {}", crate::sys::error_name(&error)))
         }
-        other => tried(other),
+        other => outcome_of(other),
     }
 }
 
-/// A child made in the ordinary way: what `clone` must still do.
-pub(super) fn children_work(_: &Ground) -> Seen {
-    match fork() {
-        Ok(None) => leave(),
-        Ok(Some(child)) if wait(child) == Some(0) => Seen::Done("a child".to_owned()),
-        Ok(Some(_)) => Seen::Held("it died".to_owned()),
-        Err(error) => tried::<()>(Err(error)),
+/// Creates a child in the ordinary way, which `clone` must still allow.
+pub(super) fn check_children(_: &AttackContext) -> ProbeOutcome {
+    match fork_process() {
+        Ok(None) => exit_now(),
+        Ok(Some(child)) if wait_for_child(child) == Some(0) => ProbeOutcome::Succeeded("a child".to_owned()),
+        Ok(Some(_)) => ProbeOutcome::Stopped("it died".to_owned()),
+        Err(error) => outcome_of::<()>(Err(error)),
     }
 }

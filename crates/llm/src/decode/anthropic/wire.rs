@@ -1,6 +1,6 @@
-//! What the messages API looks like on the wire: the fields that we read.
+//! The wire types of the Messages API, with the fields that are read.
 //!
-//! Only what stands in an event or a body is here; what it means is in `mod`.
+//! Their meaning is in `mod`.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::loose::{Count, Object};
-use super::super::other_stop;
+use super::super::lenient::{LenientCount, LenientObject};
+use super::super::other_stop_reason;
 
 #[derive(Deserialize)]
-pub(super) struct Event<'a> {
+pub(super) struct AnthropicEvent<'a> {
     #[serde(borrow, rename = "type", default)]
     pub(super) kind: Cow<'a, str>,
     pub(super) index: Option<u64>,
     #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<AnthropicDelta<'a>>,
     #[serde(borrow)]
     pub(super) content_block: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -26,11 +26,11 @@ pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     #[serde(default)]
-    pub(super) usage: Object<Usage>,
+    pub(super) usage: LenientObject<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct AnthropicDelta<'a> {
     #[serde(borrow, rename = "type", default)]
     pub(super) kind: Cow<'a, str>,
     pub(super) text: Option<String>,
@@ -40,10 +40,10 @@ pub(super) struct Delta<'a> {
     pub(super) content: Option<Value>,
     pub(super) stop_reason: Option<String>,
     #[serde(default)]
-    pub(super) stop_details: Object<StopDetails>,
+    pub(super) stop_details: LenientObject<StopDetails>,
 }
 
-/// Why the model refused, where the provider says it.
+/// Why the model refused, if the provider gives a reason.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct StopDetails {
@@ -53,36 +53,36 @@ pub(super) struct StopDetails {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Usage {
-    pub(super) input_tokens: Count,
-    pub(super) output_tokens: Count,
-    pub(super) cache_read_input_tokens: Count,
-    pub(super) cache_creation_input_tokens: Count,
+pub(super) struct AnthropicUsage {
+    pub(super) input_tokens: LenientCount,
+    pub(super) output_tokens: LenientCount,
+    pub(super) cache_read_input_tokens: LenientCount,
+    pub(super) cache_creation_input_tokens: LenientCount,
 }
 
-/// A message: the first event's, or the whole body.
+/// A message: that of the first event, or a whole body.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Message {
+pub(super) struct AnthropicReply {
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
     pub(super) id: Option<String>,
-    pub(super) content: Option<Content>,
+    pub(super) content: Option<MessageContent>,
     pub(super) stop_reason: Option<String>,
-    pub(super) stop_details: Object<StopDetails>,
-    pub(super) usage: Object<Usage>,
+    pub(super) stop_details: LenientObject<StopDetails>,
+    pub(super) usage: LenientObject<AnthropicUsage>,
 }
 
-/// What a whole message says: blocks, or a text without them.
+/// The content of a whole message: blocks, or a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum MessageContent {
     Blocks(Vec<Value>),
     Text(String),
 }
 
-/// Events whose shape we know.
-pub(super) const KNOWN: [&str; 6] = [
+/// Events with a known structure.
+pub(super) const KNOWN_EVENTS: [&str; 6] = [
     "message_start",
     "content_block_start",
     "content_block_delta",
@@ -91,9 +91,9 @@ pub(super) const KNOWN: [&str; 6] = [
     "message_stop",
 ];
 
-impl Usage {
-    /// What is said later counts, as far as it is said.
-    pub(super) fn merge(&mut self, new: &Usage) {
+impl AnthropicUsage {
+    /// Overwrites values with later ones, as far as they are present.
+    pub(super) fn merge(&mut self, new: &AnthropicUsage) {
         for (count, new) in [
             (&mut self.input_tokens, new.input_tokens),
             (&mut self.output_tokens, new.output_tokens),
@@ -104,7 +104,7 @@ impl Usage {
         }
     }
 
-    pub(super) fn tokens(&self) -> TokenUsage {
+    pub(super) fn to_token_usage(&self) -> TokenUsage {
         TokenUsage {
             input: self.input_tokens.0.unwrap_or(0),
             output: self.output_tokens.0.unwrap_or(0),
@@ -115,7 +115,7 @@ impl Usage {
     }
 }
 
-pub(super) fn given_input(input: &Value) -> Option<String> {
+pub(super) fn arguments_of(input: &Value) -> Option<String> {
     match input {
         Value::Null => None,
         Value::Object(fields) if fields.is_empty() => None,
@@ -124,10 +124,10 @@ pub(super) fn given_input(input: &Value) -> Option<String> {
     }
 }
 
-pub(super) fn stop_reason(word: &str) -> StopReason {
+pub(super) fn parse_stop_reason(word: &str) -> StopReason {
     match word {
         "pause_turn" => StopReason::Other("pause".into()),
         "model_context_window_exceeded" => StopReason::MaxTokens,
-        other => other_stop(other),
+        other => other_stop_reason(other),
     }
 }

@@ -1,40 +1,41 @@
-//! Calls: which call a piece belongs to, when providers number, name and identify them as they like.
+//! Assigns pieces of calls to their calls, although providers number, name and identify them differently.
 //!
-//! Invariant: pieces of parallel calls do not mix, and no two calls of a reply have the same id (`calls_*` in `mod`).
+//! Invariant: pieces of parallel calls do not mix, and no two calls of a reply have the same id (`calls_*` in
+//! `mod`).
 
-use super::super::loose::Nesting;
+use super::super::lenient::JsonNesting;
 
-/// One call of the reply. Its place in the list is its key.
+/// One call of the reply. Its key is its position in the list.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct PartialCall {
     index: Option<u64>,
-    /// The provider's id; empty if it gave none so far.
+    /// The provider's id, or empty so far.
     wire_id: String,
-    /// The id that the rest of the program sees; empty before the call has a block.
+    /// The public id, or empty before the call has a block.
     id: String,
     pub(super) name: String,
-    /// Arguments that came before the name, which a block needs to begin.
-    pub(super) early: String,
-    pub(super) arguments: Nesting,
+    /// Arguments that arrived before the name. A block needs the name to start.
+    pub(super) early_arguments: String,
+    pub(super) arguments: JsonNesting,
 }
 
-/// What a piece says about where it belongs.
+/// The identification of a piece.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Label<'a> {
+pub(super) struct CallLabel<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: Option<&'a str>,
     pub(super) name: Option<&'a str>,
-    /// It brings arguments.
-    pub(super) brings: bool,
+    /// Whether the piece contains arguments.
+    pub(super) has_arguments: bool,
 }
 
-/// The calls of a reply, in the order in which they began.
+/// The calls of a reply in order of their start.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    list: Vec<Call>,
+pub(super) struct PartialCalls {
+    list: Vec<PartialCall>,
 }
 
-impl Calls {
+impl PartialCalls {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -43,25 +44,25 @@ impl Calls {
         self.list.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Call> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PartialCall> {
         self.list.iter()
     }
 
-    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut Call> {
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut PartialCall> {
         self.list.get_mut(at)
     }
 
-    /// The call that the piece belongs to, begun if it is a new one. Gives its place.
-    pub(super) fn place(&mut self, label: Label<'_>) -> usize {
-        let same_index = |call: &Call| label.index.is_none() || call.index == label.index;
-        let same_id = |call: &Call| label.id.is_some_and(|id| call.wire_id == id);
+    /// Returns the position of the call that the piece belongs to, and starts a new call if needed.
+    pub(super) fn find_or_start(&mut self, label: CallLabel<'_>) -> usize {
+        let same_index = |call: &PartialCall| label.index.is_none() || call.index == label.index;
+        let same_id = |call: &PartialCall| label.id.is_some_and(|id| call.wire_id == id);
         let found = self
             .list
             .iter()
             .rposition(|call| same_index(call) && same_id(call))
             .or_else(|| self.list.iter().rposition(same_index));
         match found {
-            Some(at) if !begins_another(&self.list[at], label) => {
+            Some(at) if !is_another_call(&self.list[at], label) => {
                 let call = &mut self.list[at];
                 if let Some(id) = label.id {
                     id.clone_into(&mut call.wire_id);
@@ -72,21 +73,21 @@ impl Calls {
                 at
             }
             Some(_) | None => {
-                self.list.push(Call {
+                self.list.push(PartialCall {
                     index: label.index,
                     wire_id: label.id.unwrap_or_default().to_owned(),
                     id: String::new(),
                     name: label.name.unwrap_or_default().to_owned(),
-                    early: String::new(),
-                    arguments: Nesting::default(),
+                    early_arguments: String::new(),
+                    arguments: JsonNesting::default(),
                 });
                 self.list.len() - 1
             }
         }
     }
 
-    /// Gives the call at a place its id: the provider's, unless it has none or another call has the same.
-    pub(super) fn identify(&mut self, at: usize) -> String {
+    /// Assigns an id to a call: the provider's, unless it is missing or used by another call.
+    pub(super) fn assign_id(&mut self, at: usize) -> String {
         let wire = self.list.get(at).map(|call| call.wire_id.clone()).unwrap_or_default();
         let free = |id: &String| !id.is_empty() && !self.list.iter().any(|call| call.id == *id);
         let stem = if wire.is_empty() { "call" } else { &wire };
@@ -100,8 +101,8 @@ impl Calls {
     }
 }
 
-/// Whether a piece with the same index as a call, or with none, begins another call all the same.
-fn begins_another(call: &Call, label: Label<'_>) -> bool {
+/// Returns whether a piece starts a new call although its index equals that of `call` or is missing.
+fn is_another_call(call: &PartialCall, label: CallLabel<'_>) -> bool {
     if let (Some(id), false) = (label.id, call.wire_id.is_empty()) {
         return id != call.wire_id;
     }
@@ -109,6 +110,7 @@ fn begins_another(call: &Call, label: Label<'_>) -> bool {
     if !call.name.is_empty() && call.name != name {
         return true;
     }
-    // Some repeat the name with every piece. But whole arguments take no more, so more of them are another call's.
-    !call.name.is_empty() && label.brings && call.arguments.is_whole()
+    // Some servers repeat the name in every piece. But complete arguments accept no more text, so more of it
+    // belongs to another call.
+    !call.name.is_empty() && label.has_arguments && call.arguments.is_complete()
 }

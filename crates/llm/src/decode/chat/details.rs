@@ -1,20 +1,20 @@
-//! Details: reasoning in the form in which it is to be sent back (`reasoning_details`).
+//! Reasoning in the form in which it is sent back (`reasoning_details`).
 //!
-//! A stream brings them in pieces; sent back they are whole, in the order in which they came.
+//! A stream contains pieces. They are sent back joined, in their original order.
 
 use serde_json::{Map, Value};
 
-/// The details of the thinking block that is open.
+/// The details of the open thinking block.
 #[derive(Debug, Default)]
-pub(super) struct Details {
+pub(super) struct ReasoningDetails {
     list: Vec<Value>,
 }
 
-impl Details {
-    pub(super) fn add(&mut self, detail: &Value) {
+impl ReasoningDetails {
+    pub(super) fn push_detail(&mut self, detail: &Value) {
         let joined = match (self.list.last_mut(), detail) {
-            (Some(Value::Object(last)), Value::Object(piece)) if continues(last, piece) => {
-                join(last, piece);
+            (Some(Value::Object(last)), Value::Object(piece)) if is_continuation(last, piece) => {
+                append_piece(last, piece);
                 true
             }
             _ => false,
@@ -24,21 +24,22 @@ impl Details {
         }
     }
 
-    /// All of them as one JSON array; then there are none.
-    pub(super) fn take(&mut self) -> Option<String> {
+    /// Returns all details as a JSON array and clears the list.
+    pub(super) fn take_json(&mut self) -> Option<String> {
         let list = std::mem::take(&mut self.list);
         (!list.is_empty()).then(|| Value::Array(list).to_string())
     }
 }
 
-/// What a person can read of a detail.
-pub(super) fn readable(detail: &Value) -> Option<&str> {
+/// Returns the readable text of a detail.
+pub(super) fn readable_text(detail: &Value) -> Option<&str> {
     let field = |name| detail.get(name).and_then(Value::as_str).filter(|text: &&str| !text.is_empty());
     field("text").or_else(|| field("summary"))
 }
 
-/// Whether a detail is a further piece of the one before: the same type, place and name. Encrypted ones come whole.
-fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
+/// Returns whether a detail continues the previous one: the same type, index and name. Encrypted ones are
+/// complete.
+fn is_continuation(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     let agree = |key: &str| match (last.get(key), piece.get(key)) {
         (Some(Value::Null) | None, _) | (_, Some(Value::Null) | None) => true,
         (Some(a), Some(b)) => a == b,
@@ -48,8 +49,8 @@ fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     readable && last.get("type") == piece.get("type") && agree("index") && agree("id")
 }
 
-/// Adds a piece: texts grow, everything else is what came last; nothing does not replace something.
-fn join(last: &mut Map<String, Value>, piece: &Map<String, Value>) {
+/// Appends a piece: texts are concatenated, other values are replaced unless the new one is null.
+fn append_piece(last: &mut Map<String, Value>, piece: &Map<String, Value>) {
     for (key, value) in piece {
         if let (Some(Value::String(text)), "text" | "summary", Value::String(more)) =
             (last.get_mut(key), key.as_str(), value)

@@ -1,6 +1,6 @@
-//! What chat completions look like on the wire: the fields that we read, in all the types in which they come.
+//! The wire types of chat completions: the fields that are read, in all types that servers use.
 //!
-//! Only what stands in an event is here; what it means is in `mod`.
+//! Their meaning is in `mod`.
 
 use std::borrow::Cow;
 
@@ -8,62 +8,62 @@ use minke_model::TokenUsage;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::loose::{Count, Loose, Object};
+use super::super::lenient::{LenientCount, LenientObject, LenientText};
 
 /// One event of a stream, or a whole body.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Chunk<'a> {
+pub(super) struct ChatChunk<'a> {
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
-    pub(super) usage: Object<Usage>,
-    pub(super) x_groq: Object<Groq>,
+    pub(super) choices: Option<Vec<ChatChoice<'a>>>,
+    pub(super) usage: LenientObject<ChatUsage>,
+    pub(super) x_groq: LenientObject<GroqExtension>,
     pub(super) error: Option<Box<Value>>,
-    /// `error` in some servers' errors, whose fields then stand at the top.
+    /// `error` in the errors of some servers, which have the error fields at the top level.
     #[serde(borrow)]
-    pub(super) object: Loose<'a>,
+    pub(super) object: LenientText<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Groq {
-    pub(super) usage: Object<Usage>,
+pub(super) struct GroqExtension {
+    pub(super) usage: LenientObject<ChatUsage>,
     pub(super) error: Option<Box<Value>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice<'a> {
-    pub(super) index: Count,
+pub(super) struct ChatChoice<'a> {
+    pub(super) index: LenientCount,
     #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<ChatDelta<'a>>,
     #[serde(borrow)]
-    pub(super) message: Option<Box<Delta<'a>>>,
+    pub(super) message: Option<Box<ChatDelta<'a>>>,
     #[serde(borrow)]
-    pub(super) finish_reason: Loose<'a>,
-    /// Azure: what its filter found, by category.
+    pub(super) finish_reason: LenientText<'a>,
+    /// Azure: the results of its filter by category.
     pub(super) content_filter_results: Option<Box<Value>>,
     pub(super) error: Option<Box<Value>>,
 }
 
-/// A piece of the reply, or the whole of it.
+/// A piece of the reply, or the whole message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Delta<'a> {
+pub(super) struct ChatDelta<'a> {
     #[serde(borrow)]
-    pub(super) content: Loose<'a>,
+    pub(super) content: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) reasoning_content: Loose<'a>,
+    pub(super) reasoning_content: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) reasoning: Loose<'a>,
+    pub(super) reasoning: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) reasoning_details: Loose<'a>,
+    pub(super) reasoning_details: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) refusal: Loose<'a>,
+    pub(super) refusal: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<Piece<'a>>>,
+    pub(super) tool_calls: Option<Vec<ChatCallDelta<'a>>>,
     #[serde(borrow)]
-    pub(super) function_call: Option<Box<Function<'a>>>,
+    pub(super) function_call: Option<Box<ChatFunctionDelta<'a>>>,
     pub(super) audio: Option<Box<Value>>,
     pub(super) images: Option<Box<Value>>,
 }
@@ -71,27 +71,27 @@ pub(super) struct Delta<'a> {
 /// A piece of a call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Piece<'a> {
-    pub(super) index: Count,
+pub(super) struct ChatCallDelta<'a> {
+    pub(super) index: LenientCount,
     #[serde(borrow)]
-    pub(super) id: Loose<'a>,
+    pub(super) id: LenientText<'a>,
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Loose<'a>,
+    pub(super) kind: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) function: Option<Function<'a>>,
+    pub(super) function: Option<ChatFunctionDelta<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Function<'a> {
+pub(super) struct ChatFunctionDelta<'a> {
     #[serde(borrow)]
-    pub(super) name: Loose<'a>,
+    pub(super) name: LenientText<'a>,
     #[serde(borrow)]
-    pub(super) arguments: Loose<'a>,
+    pub(super) arguments: LenientText<'a>,
 }
 
-/// An error that is one: some servers write the field always.
-pub(super) fn meant(error: Option<Box<Value>>) -> Option<Box<Value>> {
+/// Returns the error unless it is empty: some servers always send the field.
+pub(super) fn real_error(error: Option<Box<Value>>) -> Option<Box<Value>> {
     error.filter(|error| match &**error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -100,8 +100,8 @@ pub(super) fn meant(error: Option<Box<Value>>) -> Option<Box<Value>> {
     })
 }
 
-/// The categories that a filter acted on: `{"hate": {"filtered": true, …}, …}`.
-pub(super) fn filtered(results: &Value) -> Option<String> {
+/// Returns the categories that a filter acted on: `{"hate": {"filtered": true, …}, …}`.
+pub(super) fn filter_categories(results: &Value) -> Option<String> {
     let acted = |result: &Value| result.get("filtered").and_then(Value::as_bool) == Some(true);
     let names =
         results.as_object()?.iter().filter(|(_, result)| acted(result)).map(|(name, _)| name.as_str());
@@ -109,42 +109,45 @@ pub(super) fn filtered(results: &Value) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Whether a field holds a text that is not empty.
-pub(super) fn says(value: &Value, field: &str) -> bool {
+/// Returns whether a field contains a non-empty text.
+pub(super) fn has_text(value: &Value, field: &str) -> bool {
     value.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
 }
 
-/// A part of a content that is a list.
-pub(super) enum Part<'a> {
+/// A part of a content list.
+pub(super) enum ContentPart<'a> {
     Text(Cow<'a, str>),
     Thinking(String),
     Refusal(&'a str),
     Unknown { kind: &'a str, text: &'a str },
 }
 
-/// The parts of a content that is not a plain text.
-pub(super) fn parts(content: &Value) -> Vec<Part<'_>> {
+/// Returns the parts of a content that is not a plain text.
+pub(super) fn content_parts(content: &Value) -> Vec<ContentPart<'_>> {
     match content {
-        Value::Array(list) => list.iter().map(part).collect(),
-        other => vec![part(other)],
+        Value::Array(list) => list.iter().map(content_part).collect(),
+        other => vec![content_part(other)],
     }
 }
 
-fn part(value: &Value) -> Part<'_> {
+fn content_part(value: &Value) -> ContentPart<'_> {
     let field = |name: &str| value.get(name).and_then(Value::as_str);
     match (value, field("type")) {
-        (Value::String(text), _) => Part::Text(Cow::Borrowed(text)),
-        (_, Some("text" | "output_text")) => Part::Text(Cow::Borrowed(field("text").unwrap_or_default())),
-        (_, Some("refusal")) => Part::Refusal(field("refusal").unwrap_or_default()),
-        (_, Some("thinking" | "reasoning")) => Part::Thinking(texts(value)),
-        (_, kind) => {
-            Part::Unknown { kind: kind.unwrap_or("content part"), text: field("text").unwrap_or_default() }
+        (Value::String(text), _) => ContentPart::Text(Cow::Borrowed(text)),
+        (_, Some("text" | "output_text")) => {
+            ContentPart::Text(Cow::Borrowed(field("text").unwrap_or_default()))
         }
+        (_, Some("refusal")) => ContentPart::Refusal(field("refusal").unwrap_or_default()),
+        (_, Some("thinking" | "reasoning")) => ContentPart::Thinking(thinking_text(value)),
+        (_, kind) => ContentPart::Unknown {
+            kind: kind.unwrap_or("content part"),
+            text: field("text").unwrap_or_default(),
+        },
     }
 }
 
-/// The text of a thinking part: a text, or a list of text parts.
-fn texts(part: &Value) -> String {
+/// Returns the text of a thinking part: a text, or a list of text parts.
+fn thinking_text(part: &Value) -> String {
     let inner = ["thinking", "reasoning", "text"].iter().find_map(|key| part.get(*key));
     match inner {
         Some(Value::String(text)) => text.clone(),
@@ -155,44 +158,44 @@ fn texts(part: &Value) -> String {
     }
 }
 
-/// Tokens as the provider counts them.
+/// The token counts of the provider.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Usage {
-    prompt_tokens: Count,
-    completion_tokens: Count,
-    total_tokens: Count,
-    prompt_tokens_details: Object<PromptDetails>,
-    completion_tokens_details: Object<CompletionDetails>,
-    /// The cached ones, under the names of several providers.
-    prompt_cache_hit_tokens: Count,
-    cached_tokens: Count,
-    cache_read_input_tokens: Count,
-    cache_creation_input_tokens: Count,
+pub(super) struct ChatUsage {
+    prompt_tokens: LenientCount,
+    completion_tokens: LenientCount,
+    total_tokens: LenientCount,
+    prompt_tokens_details: LenientObject<PromptDetails>,
+    completion_tokens_details: LenientObject<CompletionDetails>,
+    /// Cached tokens, under the names of several providers.
+    prompt_cache_hit_tokens: LenientCount,
+    cached_tokens: LenientCount,
+    cache_read_input_tokens: LenientCount,
+    cache_creation_input_tokens: LenientCount,
     cost: Option<Box<Value>>,
-    cost_in_usd_ticks: Count,
+    cost_in_usd_ticks: LenientCount,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PromptDetails {
-    cached_tokens: Count,
-    cache_write_tokens: Count,
-    cache_creation_tokens: Count,
+    cached_tokens: LenientCount,
+    cache_write_tokens: LenientCount,
+    cache_creation_tokens: LenientCount,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CompletionDetails {
-    reasoning_tokens: Count,
+    reasoning_tokens: LenientCount,
 }
 
-/// xAI gives prices in ticks.
+/// xAI reports prices in ticks.
 const TICKS_PER_USD: f64 = 1e10;
 
-impl Usage {
-    /// In our terms: cached tokens apart, reasoning in the output.
-    pub(super) fn tokens(&self) -> TokenUsage {
+impl ChatUsage {
+    /// Converts to `TokenUsage`: cached tokens separate, reasoning as part of the output.
+    pub(super) fn to_token_usage(&self) -> TokenUsage {
         let details = self.prompt_tokens_details.0.as_ref();
         let first = |counts: &[Option<u64>]| counts.iter().flatten().copied().next().unwrap_or(0);
         let cache_read = first(&[
@@ -209,16 +212,16 @@ impl Usage {
         let prompt = self.prompt_tokens.0.unwrap_or(0);
         TokenUsage {
             input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
-            output: self.output(prompt),
+            output: self.output_tokens(prompt),
             cache_read,
             cache_write,
-            cost_usd: self.cost(),
+            cost_usd: self.cost_usd(),
         }
     }
 
-    /// Reasoning is part of the completion by the published format. Some providers count it beside the completion; it
-    /// shows, because it is more than the whole or because the total holds it once more.
-    fn output(&self, prompt: u64) -> u64 {
+    /// Returns the output tokens. By the published format they include reasoning. Some providers count it
+    /// separately, which shows if it exceeds the completion or the total includes it again.
+    fn output_tokens(&self, prompt: u64) -> u64 {
         let completion = self.completion_tokens.0.unwrap_or(0);
         let details = self.completion_tokens_details.0.as_ref();
         let reasoning = details.and_then(|details| details.reasoning_tokens.0).unwrap_or(0);
@@ -227,12 +230,12 @@ impl Usage {
         if beside { with } else { completion }
     }
 
-    fn cost(&self) -> Option<f64> {
+    fn cost_usd(&self) -> Option<f64> {
         let cost = self
             .cost
             .as_ref()
             .and_then(|cost| cost.as_f64().or_else(|| cost.get("total_cost").and_then(Value::as_f64)));
-        #[expect(clippy::cast_precision_loss, reason = "a price; the last digits of 2^53 ticks are no money")]
+        #[expect(clippy::cast_precision_loss, reason = "a price; the error above 2^53 ticks is negligible")]
         let ticks = self.cost_in_usd_ticks.0.map(|ticks| ticks as f64 / TICKS_PER_USD);
         cost.or(ticks).filter(|cost| cost.is_finite() && *cost >= 0.0)
     }
@@ -242,13 +245,13 @@ impl Usage {
 mod tests {
     use super::*;
 
-    fn tokens(json: &str) -> TokenUsage {
-        serde_json::from_str::<Usage>(json).unwrap().tokens()
+    fn parse_tokens(json: &str) -> TokenUsage {
+        serde_json::from_str::<ChatUsage>(json).unwrap().to_token_usage()
     }
 
     #[test]
     fn usage_is_comparable_whoever_counts() {
-        let usage = tokens(
+        let usage = parse_tokens(
             r#"{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130,"cost":0.5,
                 "prompt_tokens_details":{"cached_tokens":64,"cache_write_tokens":16},
                 "completion_tokens_details":{"reasoning_tokens":20}}"#,
@@ -262,10 +265,10 @@ mod tests {
             r#"{"prompt_tokens":100,"prompt_tokens_details":null,"cache_read_input_tokens":64}"#,
         ];
         for json in other_names {
-            let usage = tokens(json);
+            let usage = parse_tokens(json);
             assert_eq!((usage.input, usage.cache_read), (36, 64), "{json}");
         }
-        assert_eq!(tokens(r#"{"prompt_tokens":1,"cached_tokens":9}"#).input, 0);
+        assert_eq!(parse_tokens(r#"{"prompt_tokens":1,"cached_tokens":9}"#).input, 0);
     }
 
     #[test]
@@ -292,15 +295,15 @@ mod tests {
                 0,
             ),
         ] {
-            assert_eq!(tokens(json).output, output, "{json}");
+            assert_eq!(parse_tokens(json).output, output, "{json}");
         }
     }
 
     #[test]
     fn prices_come_in_three_ways() {
-        assert_eq!(tokens(r#"{"cost":{"total_cost":0.006}}"#).cost_usd, Some(0.006));
-        assert_eq!(tokens(r#"{"cost_in_usd_ticks":1487000}"#).cost_usd, Some(0.0001487));
-        assert_eq!(tokens(r#"{"cost":null}"#).cost_usd, None);
-        assert_eq!(tokens(r#"{"cost":"free"}"#).cost_usd, None);
+        assert_eq!(parse_tokens(r#"{"cost":{"total_cost":0.006}}"#).cost_usd, Some(0.006));
+        assert_eq!(parse_tokens(r#"{"cost_in_usd_ticks":1487000}"#).cost_usd, Some(0.0001487));
+        assert_eq!(parse_tokens(r#"{"cost":null}"#).cost_usd, None);
+        assert_eq!(parse_tokens(r#"{"cost":"free"}"#).cost_usd, None);
     }
 }

@@ -1,34 +1,38 @@
-//! What Gemini says, and what becomes of it. All events here are written from the published format; recorded ones are
-//! in the conformance suite.
+//! Tests with replies of Gemini. All events are written from the published format; recorded ones are in the
+//! conformance suite.
 
 use std::sync::Arc;
 
 use minke_model::{BlockKind, ModelEvent, Prompt, StopReason};
 use minke_record::{Item, Route, ToolSpec};
 
-use super::super::Decoder;
-use crate::problem::{Problem, Reason};
-use crate::settings::{Capability, Quirks, Scheme, Settings};
+use super::super::ReplyDecoder;
+use crate::error::{ProviderError, ProviderErrorKind};
+use crate::settings::{ModelCapability, ModelSettings, ProviderQuirks, WireScheme};
 
-/// A reply, one line a block: `T text`, `H thinking`, `H thinking#signature`, `C name(arguments)`; a signature that is
-/// marked as no call's has a `!`.
+/// A reply with one line per block: `T text`, `H thinking`, `H thinking#signature`, `C name(arguments)`. A
+/// signature that belongs to no call has a `!`.
 #[derive(Debug, Default)]
-struct Reply {
+struct GeminiReply {
     lines: Vec<String>,
     ids: Vec<String>,
     unknown: Vec<(String, String)>,
     usage: Option<(u64, u64, u64)>,
     stop: Option<StopReason>,
     detail: Option<String>,
-    problem: Option<Problem>,
-    counted: u64,
+    error: Option<ProviderError>,
+    unknown_count: u64,
 }
 
-fn read(bytes: &str) -> Reply {
-    let mut decoder = Decoder::new(Scheme::Gemini);
+fn decode_text(bytes: &str) -> GeminiReply {
+    let mut decoder = ReplyDecoder::new(WireScheme::Gemini);
     let mut events = Vec::new();
-    let result = decoder.push(bytes.as_bytes(), &mut events).and_then(|()| decoder.finish(&mut events));
-    let mut reply = Reply { problem: result.err(), counted: decoder.unknown_events(), ..Reply::default() };
+    let result = decoder.push_bytes(bytes.as_bytes(), &mut events).and_then(|()| decoder.finish(&mut events));
+    let mut reply = GeminiReply {
+        error: result.err(),
+        unknown_count: decoder.unknown_events(),
+        ..GeminiReply::default()
+    };
     let mut open: Vec<(u32, BlockKind, String)> = Vec::new();
     for event in events {
         match event {
@@ -39,7 +43,7 @@ fn read(bytes: &str) -> Reply {
             ModelEvent::BlockStop { index, end } => {
                 let at = open.iter().position(|(open, ..)| *open == index).expect("an open block");
                 let (_, kind, text) = open.remove(at);
-                let mark = if end.encrypted.as_deref() == Some(super::OWN_PART) { "!" } else { "" };
+                let mark = if end.encrypted.as_deref() == Some(super::OWN_PART_MARK) { "!" } else { "" };
                 let signature =
                     end.signature.map(|signature| format!("#{signature}{mark}")).unwrap_or_default();
                 reply.lines.push(match kind {
@@ -56,27 +60,27 @@ fn read(bytes: &str) -> Reply {
             ModelEvent::Usage(usage) => reply.usage = Some((usage.input, usage.output, usage.cache_read)),
             ModelEvent::Done { stop } => reply.stop = Some(stop),
             ModelEvent::StopDetail { text } => reply.detail = Some(text),
-            ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => panic!("not a decoder's"),
+            ModelEvent::RecordingPart(_) | ModelEvent::Recording { .. } => panic!("not a decoder's"),
         }
     }
-    assert!(open.is_empty() || reply.problem.is_some(), "{open:?}");
-    assert_ne!(reply.stop.is_some(), reply.problem.is_some(), "{reply:?}");
+    assert!(open.is_empty() || reply.error.is_some(), "{open:?}");
+    assert_ne!(reply.stop.is_some(), reply.error.is_some(), "{reply:?}");
     reply
 }
 
 /// A stream with one event for each list of parts, and a last one with the finish reason.
-fn stream(parts: &[&str], finish: &str) -> Reply {
+fn decode_stream(parts: &[&str], finish: &str) -> GeminiReply {
     let mut text: String = parts
         .iter()
         .map(|parts| format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{parts}]}}}}]}}\r\n\r\n"))
         .collect();
     text.push_str(&format!("data: {{\"candidates\":[{{\"finishReason\":\"{finish}\"}}]}}\r\n\r\n"));
-    read(&text)
+    decode_text(&text)
 }
 
 #[test]
 fn texts_and_thoughts_are_joined_until_the_other_begins() {
-    let reply = stream(
+    let reply = decode_stream(
         &[
             r#"{"text":"a","thought":true}"#,
             r#"{"text":"b","thought":true},{"text":"c"}"#,
@@ -91,7 +95,7 @@ fn texts_and_thoughts_are_joined_until_the_other_begins() {
 
 #[test]
 fn a_signature_stands_before_its_call_and_after_its_text() {
-    let reply = stream(
+    let reply = decode_stream(
         &[
             r#"{"text":"hm","thought":true},{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s1"}"#,
             r#"{"functionCall":{"name":"g","args":{}}}"#,
@@ -120,7 +124,7 @@ fn a_signature_stands_before_its_call_and_after_its_text() {
 
 #[test]
 fn ids_are_unique_whoever_makes_them() {
-    let reply = stream(
+    let reply = decode_stream(
         &[
             r#"{"functionCall":{"name":"f","args":{"a":1}}},{"functionCall":{"name":"f","args":{"a":2}}}"#,
             r#"{"functionCall":{"id":"x","name":"f"}},{"functionCall":{"id":"x","name":"f"}}"#,
@@ -137,7 +141,7 @@ fn ids_are_unique_whoever_makes_them() {
 
 #[test]
 fn arguments_may_come_in_pieces() {
-    let reply = stream(
+    let reply = decode_stream(
         &[
             r#"{"functionCall":{"name":"f","willContinue":true},"thoughtSignature":"s"}"#,
             r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"Bos","willContinue":true}],"willContinue":true}}"#,
@@ -157,19 +161,19 @@ fn a_call_that_was_cut_short_never_looks_whole() {
         r#"{"functionCall":{"name":"rm","willContinue":true}}"#,
         r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.path","stringValue":"/","willContinue":true}],"willContinue":true}}"#,
     ];
-    assert_eq!(stream(&parts, "MAX_TOKENS").lines, [r#"C rm({"path":"/")"#]);
+    assert_eq!(decode_stream(&parts, "MAX_TOKENS").lines, [r#"C rm({"path":"/")"#]);
     assert_eq!(
-        stream(&parts, "STOP").lines,
+        decode_stream(&parts, "STOP").lines,
         [r#"C rm({"path":"/"})"#],
-        "some streams do not say that it is over"
+        "some streams do not mark the end of a call"
     );
-    let odd = stream(&[r#"{"functionCall":{"args":{"a":1}}}"#], "STOP");
-    assert_eq!(odd.problem.unwrap().reason, Reason::Malformed);
+    let odd = decode_stream(&[r#"{"functionCall":{"args":{"a":1}}}"#], "STOP");
+    assert_eq!(odd.error.unwrap().kind, ProviderErrorKind::Malformed);
 }
 
 #[test]
 fn parts_of_other_kinds_are_told_and_counted() {
-    let reply = stream(
+    let reply = decode_stream(
         &[
             r#"{"executableCode":{"language":"PYTHON","code":"print(1)"}},{"codeExecutionResult":{"output":"1"}}"#,
             r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"},"thoughtSignature":"s"}"#,
@@ -180,7 +184,7 @@ fn parts_of_other_kinds_are_told_and_counted() {
     let told: Vec<(&str, &str)> =
         reply.unknown.iter().map(|(kind, text)| (kind.as_str(), text.as_str())).collect();
     assert_eq!(told, [("executableCode", "print(1)"), ("codeExecutionResult", "1"), ("inlineData", "")]);
-    assert_eq!((reply.lines, reply.counted), (vec!["H #s!".to_owned(), "T a".to_owned()], 3));
+    assert_eq!((reply.lines, reply.unknown_count), (vec!["H #s!".to_owned(), "T a".to_owned()], 3));
 }
 
 #[test]
@@ -195,9 +199,9 @@ fn finish_reasons_are_told_apart() {
         ("SPII", StopReason::ContentFilter),
         ("MALFORMED_FUNCTION_CALL", StopReason::Other("malformed_function_call".to_owned())),
     ] {
-        assert_eq!(stream(&[r#"{"text":"a"}"#], finish).stop, Some(stop), "{finish}");
+        assert_eq!(decode_stream(&[r#"{"text":"a"}"#], finish).stop, Some(stop), "{finish}");
     }
-    let blocked = read(
+    let blocked = decode_text(
         "data: {\"promptFeedback\":{\"blockReason\":\"OTHER\"},\"usageMetadata\":{\"promptTokenCount\":4}}\n\n",
     );
     assert_eq!((blocked.stop, blocked.lines.len()), (Some(StopReason::ContentFilter), 0));
@@ -207,13 +211,13 @@ fn finish_reasons_are_told_apart() {
 #[test]
 fn a_filtered_reply_says_what_the_provider_said() {
     let message = r#"{"candidates":[{"finishReason":"PROHIBITED_CONTENT","finishMessage":"not\nthis"}]}"#;
-    let reply = read(&format!("data: {message}\n\n"));
+    let reply = decode_text(&format!("data: {message}\n\n"));
     assert_eq!(reply.stop, Some(StopReason::ContentFilter));
     assert_eq!(reply.detail.as_deref(), Some("PROHIBITED_CONTENT: not this"));
     let prompt = r#"{"promptFeedback":{"blockReason":"BLOCKLIST","blockReasonMessage":"a word"}}"#;
-    let reply = read(&format!("data: {prompt}\n\n"));
+    let reply = decode_text(&format!("data: {prompt}\n\n"));
     assert_eq!(reply.detail.as_deref(), Some("the prompt was blocked, BLOCKLIST: a word"));
-    let fine = stream(&[r#"{"text":"a"}"#], "STOP");
+    let fine = decode_stream(&[r#"{"text":"a"}"#], "STOP");
     assert_eq!((fine.stop, fine.detail), (Some(StopReason::EndTurn), None));
 }
 
@@ -221,11 +225,11 @@ fn a_filtered_reply_says_what_the_provider_said() {
 fn the_end_of_the_bytes_is_the_end_only_after_a_finish_reason() {
     let said =
         r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":3}}"#;
-    let cut = read(&format!("data: {said}\n\n"));
-    assert_eq!((cut.problem.unwrap().reason, cut.usage), (Reason::Cut, Some((3, 0, 0))));
+    let cut = decode_text(&format!("data: {said}\n\n"));
+    assert_eq!((cut.error.unwrap().kind, cut.usage), (ProviderErrorKind::Interrupted, Some((3, 0, 0))));
     let last = r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"cachedContentTokenCount":4,"candidatesTokenCount":2,"thoughtsTokenCount":5}}"#;
     let more = r#"{"usageMetadata":{"trafficType":"ON_DEMAND"}}"#;
-    let whole = read(&format!("data: {said}\n\ndata: {last}\n\ndata: {more}\n\n"));
+    let whole = decode_text(&format!("data: {said}\n\ndata: {last}\n\ndata: {more}\n\n"));
     assert_eq!((whole.usage, whole.stop), (Some((5, 7, 4)), Some(StopReason::EndTurn)));
 }
 
@@ -234,11 +238,11 @@ fn arrays_and_bodies_say_the_same_as_streams() {
     let one =
         r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{ "a" : "x y" }}}]}}]}"#;
     let two = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
-    let array = read(&format!("[{one}\r\n,\r\n{two}]"));
-    let events = read(&format!("data: {one}\n\ndata: {two}\n\n"));
+    let array = decode_text(&format!("[{one}\r\n,\r\n{two}]"));
+    let events = decode_text(&format!("data: {one}\n\ndata: {two}\n\n"));
     assert_eq!(array.lines, [r#"C f({"a":"x y"})"#, "T b"]);
     assert_eq!((array.lines, array.stop), (events.lines, events.stop));
-    assert_eq!(read(two).lines, ["T b"]);
+    assert_eq!(decode_text(two).lines, ["T b"]);
 }
 
 #[test]
@@ -247,20 +251,20 @@ fn an_error_is_sorted_wherever_it_stands() {
     let said = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#;
     for bytes in [format!("data: {said}\n\ndata: {error}\n\n"), format!("[{said},{error}]"), error.to_owned()]
     {
-        assert_eq!(read(&bytes).problem.unwrap().reason, Reason::Overloaded, "{bytes}");
+        assert_eq!(decode_text(&bytes).error.unwrap().kind, ProviderErrorKind::Overloaded, "{bytes}");
     }
-    let broken = read("data: {\"candidates\":[{\"content\":7}]}\n\n").problem.unwrap();
-    assert!(broken.reason == Reason::Malformed && broken.text.contains("candidates"), "{broken:?}");
+    let broken = decode_text("data: {\"candidates\":[{\"content\":7}]}\n\n").error.unwrap();
+    assert!(broken.kind == ProviderErrorKind::Malformed && broken.text.contains("candidates"), "{broken:?}");
 }
 
-/// What the next request sends back of a reply with these parts.
-fn sent_back(parts: &[&str]) -> serde_json::Value {
-    let lines = stream(parts, "STOP").lines;
+/// Returns the parts of a reply in the next request.
+fn next_request_parts(parts: &[&str]) -> serde_json::Value {
+    let lines = decode_stream(parts, "STOP").lines;
     let by = Some("google/m".to_owned());
     let reasoning = |line: &str| {
         let (text, rest) = line.split_once('#').expect("a signature");
         let (signature, mark) =
-            rest.split_once('!').map_or((rest, None), |(rest, _)| (rest, Some(super::OWN_PART)));
+            rest.split_once('!').map_or((rest, None), |(rest, _)| (rest, Some(super::OWN_PART_MARK)));
         Item::Reasoning {
             text: text.into(),
             summary: Vec::new(),
@@ -271,9 +275,9 @@ fn sent_back(parts: &[&str]) -> serde_json::Value {
     };
     let call =
         |name: &str| Item::ToolCall { call_id: name.into(), name: name.to_owned(), arguments: "{}".into() };
-    let mut items = vec![Item::user("hi")];
+    let mut items = vec![Item::user_message("hi")];
     items.extend(lines.iter().map(|line| match line.split_at(2) {
-        ("T ", text) => Item::assistant(text),
+        ("T ", text) => Item::assistant_message(text),
         ("H ", rest) => reasoning(rest),
         (_, rest) => call(rest.trim_end_matches("({})")),
     }));
@@ -297,15 +301,15 @@ fn sent_back(parts: &[&str]) -> serde_json::Value {
     let route = Route { provider: "google".into(), model: "m".into(), scheme: "gemini".into() };
     let items = items.into_iter().map(Arc::new).collect();
     let prompt = Prompt { tools: Arc::new(vec![tool]), ..Prompt::new(route, items) };
-    let settings = Settings {
-        scheme: Scheme::Gemini,
+    let settings = ModelSettings {
+        scheme: WireScheme::Gemini,
         provider: "google".into(),
         model_id: "m".into(),
         max_output: None,
-        capability: Capability::default(),
-        quirks: Quirks::default(),
+        capability: ModelCapability::default(),
+        quirks: ProviderQuirks::default(),
     };
-    let request = crate::build(&prompt, &settings).unwrap();
+    let request = crate::build_request(&prompt, &settings).unwrap();
     let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
     body["contents"][1]["parts"].clone()
 }
@@ -315,7 +319,7 @@ fn a_signature_goes_back_to_the_part_that_bore_it() {
     let call = r#"{"functionCall":{"name":"f","args":{}}}"#;
     let signed = r#"{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s"}"#;
     let kinds = |parts: &[&str]| {
-        let parts = sent_back(parts);
+        let parts = next_request_parts(parts);
         let told = |part: &serde_json::Value| {
             let kind = if part.get("functionCall").is_some() {
                 "call"

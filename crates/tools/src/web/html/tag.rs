@@ -1,25 +1,25 @@
-//! Tags, as far as they are understood: where they end, what their attributes say, and what has no tags inside.
+//! Tags: where they end, their attributes, and elements without markup inside.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 
-/// Attributes of one tag that are looked at.
-const ATTRIBUTES: usize = 64;
+/// The maximum number of attributes that are examined.
+const MAX_ATTRIBUTES: usize = 64;
 
-pub(super) fn decoded(text: &str) -> Cow<'_, str> {
+pub(super) fn decode_entities(text: &str) -> Cow<'_, str> {
     html_escape::decode_html_entities(text)
 }
 
 /// A tag.
-pub(super) struct Tag<'a> {
+pub(super) struct HtmlTag<'a> {
     /// In lower case.
     pub(super) name: Cow<'a, str>,
-    pub(super) end: bool,
+    pub(super) is_end: bool,
     pub(super) attributes: &'a str,
 }
 
-/// A tag's attributes and what follows the tag. Quotes keep a `>` inside.
+/// Splits the attributes of a tag from the text after the tag. A `>` in quotes does not end the tag.
 pub(super) fn split_tag(text: &str) -> (&str, &str) {
     let mut quote = None;
     for (at, byte) in text.bytes().enumerate() {
@@ -27,7 +27,8 @@ pub(super) fn split_tag(text: &str) -> (&str, &str) {
             (None, b'>') => {
                 return (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
             }
-            // A quote counts only behind `=`: elsewhere it is a mistake that must not swallow the page.
+            // A quote counts only after `=`: elsewhere it is an error that must not hide the rest of the
+            // page.
             (None, b'"' | b'\'') if text.get(..at).is_some_and(|before| before.trim_end().ends_with('=')) => {
                 quote = Some(byte);
             }
@@ -38,7 +39,7 @@ pub(super) fn split_tag(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// The content of an element without markup, and what follows its end tag.
+/// Splits the content of an element without markup from the text after its end tag.
 pub(super) fn split_raw<'t>(text: &'t str, name: &str) -> (&'t str, &'t str) {
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| memmem::find(rest.as_bytes(), b"</")) {
@@ -53,15 +54,15 @@ pub(super) fn split_raw<'t>(text: &'t str, name: &str) -> (&'t str, &'t str) {
     (text, "")
 }
 
-impl<'a> Tag<'a> {
-    /// Elements that have no content and no end.
-    pub(super) fn is_empty(&self) -> bool {
+impl<'a> HtmlTag<'a> {
+    /// Returns whether the element has no content and no end tag.
+    pub(super) fn is_void(&self) -> bool {
         let empty =
             ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"];
         empty.contains(&self.name.as_ref()) || self.attributes.ends_with('/')
     }
 
-    /// Whether the page itself says that nobody sees it. Not asked of elements whose end tag may be missing.
+    /// Returns whether the page hides the element. Ignores elements whose end tag may be missing.
     pub(super) fn is_hidden(&self) -> bool {
         if matches!(
             self.name.as_ref(),
@@ -72,27 +73,27 @@ impl<'a> Tag<'a> {
         if self.attributes.is_empty() {
             return false;
         }
-        let style = self.attribute("style").unwrap_or_default().to_ascii_lowercase().replace(' ', "");
-        self.attribute("hidden").is_some()
-            || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        let style = self.attribute_value("style").unwrap_or_default().to_ascii_lowercase().replace(' ', "");
+        self.attribute_value("hidden").is_some()
+            || self.attribute_value("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || ["display:none", "visibility:hidden"].iter().any(|hidden| style.contains(hidden))
     }
 
-    /// The value of an attribute, decoded; empty if it has none.
-    pub(super) fn attribute(&self, wanted: &str) -> Option<Cow<'a, str>> {
+    /// Returns the decoded value of an attribute; empty if it has no value.
+    pub(super) fn attribute_value(&self, wanted: &str) -> Option<Cow<'a, str>> {
         let mut rest = self.attributes;
-        for _ in 0..ATTRIBUTES {
+        for _ in 0..MAX_ATTRIBUTES {
             rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
             if rest.is_empty() {
                 return None;
             }
             let end = rest.bytes().position(|b| b.is_ascii_whitespace() || matches!(b, b'=' | b'/'));
-            // A `=` where a name should begin belongs to the name.
+            // A `=` at the start of a name belongs to the name.
             let end = end.unwrap_or(rest.len()).max(rest.chars().next().map_or(1, char::len_utf8));
             let (name, behind) = rest.split_at(end);
-            let (value, behind) = split_value(behind);
+            let (value, behind) = split_attribute_value(behind);
             if name.eq_ignore_ascii_case(wanted) {
-                return Some(decoded(value));
+                return Some(decode_entities(value));
             }
             rest = behind;
         }
@@ -100,8 +101,8 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// The value behind an attribute's name, and what follows.
-pub(super) fn split_value(text: &str) -> (&str, &str) {
+/// Splits the value of an attribute from the text after it.
+pub(super) fn split_attribute_value(text: &str) -> (&str, &str) {
     let Some(value) = text.trim_ascii_start().strip_prefix('=') else { return ("", text) };
     let value = value.trim_ascii_start();
     for quote in ['"', '\''] {

@@ -1,34 +1,34 @@
-//! The composer as people know it from vi: modes, commands that are typed letter by letter, and `.`.
+//! Vi keys in the composer: modes, commands and `.`.
 //!
-//! Here: which mode it is, what was typed of a command, what the last change was. Its parts: reading a command
-//! (`command`), where motions go (`motion`), text objects (`object`), doing it (`perform`, `operate`).
-//! Elsewhere: Enter, pausing and everything else that is no text (`app`).
+//! Here: the mode, pending keys and the last change. Parts: parsing commands (`parse`), motions (`motions`),
+//! text objects (`text_objects`), execution (`commands`, `operators`). Elsewhere: Enter, pause and all other
+//! keys that are not text (`app`).
 
-mod command;
-mod motion;
-mod object;
-mod operate;
-mod perform;
+mod commands;
+mod motions;
+mod operators;
+mod parse;
 #[cfg(test)]
 mod tests;
+mod text_objects;
 
 use std::ops::Range;
 
-use command::{Command, Entry, REDO, Read, What, read, without_count};
-use motion::Find;
-use perform::Outcome;
+use commands::ViOutcome;
+use motions::CharFind;
+use parse::{CommandParse, InsertPosition, REDO_KEY, ViAction, ViCommand, parse_keys, strip_count};
 
-use super::field::{Field, Step};
-use crate::event::{Code, Key};
+use super::text_buffer::{EditKind, TextBuffer};
+use crate::event::{KeyPress, KeySymbol};
 
-/// What of an insertion is remembered for `.`.
-const STROKES: usize = 1_000;
-const STROKE_BYTES: usize = 64 * 1024;
-/// How often an insertion that is more than text is repeated by a count.
-const TIMES: usize = 100;
+/// Limits for the recorded keys of an insertion, for `.`.
+const MAX_STROKES: usize = 1_000;
+const MAX_STROKE_BYTES: usize = 64 * 1024;
+/// Limit for repeating an insertion with other keys than text.
+const MAX_REPEATS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Mode {
+pub(crate) enum ViMode {
     #[default]
     Insert,
     Normal,
@@ -36,333 +36,346 @@ pub(crate) enum Mode {
     VisualLines,
 }
 
-impl Mode {
-    pub(crate) fn word(self) -> &'static str {
+impl ViMode {
+    pub(crate) fn mode_label(self) -> &'static str {
         match self {
-            Mode::Insert => "INSERT",
-            Mode::Normal => "NORMAL",
-            Mode::Visual => "VISUAL",
-            Mode::VisualLines => "V-LINE",
+            ViMode::Insert => "INSERT",
+            ViMode::Normal => "NORMAL",
+            ViMode::Visual => "VISUAL",
+            ViMode::VisualLines => "V-LINE",
         }
     }
 
     fn is_selecting(self) -> bool {
-        matches!(self, Mode::Visual | Mode::VisualLines)
+        matches!(self, ViMode::Visual | ViMode::VisualLines)
     }
 }
 
-/// What came of a key.
+/// The outcome of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// It means what it means without vi.
-    Not,
-    Done,
-    /// Upward from the first line, downward from the last one.
+pub(crate) enum KeyResult {
+    /// The key has its meaning outside of vi.
+    Unhandled,
+    Handled,
+    /// Up in the first line, down in the last one.
     Older,
     Newer,
 }
 
-/// Something that was done while inserting.
+/// A recorded action of an insertion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stroke {
+enum InsertStroke {
     Text(String),
-    Key(Key),
+    Key(KeyPress),
 }
 
-/// A change that `.` does again.
+/// A change that `.` repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Change {
-    /// As it was typed, without its count.
+struct RepeatableChange {
+    /// The typed keys without the count.
     typed: String,
     count: Option<usize>,
-    /// How much was selected.
-    selected: Option<Extent>,
-    strokes: Vec<Stroke>,
+    /// The extent of the selection.
+    selected_range: Option<SelectionExtent>,
+    strokes: Vec<InsertStroke>,
 }
 
-/// How far a selection goes from where it begins.
+/// The extent of a selection from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Extent {
+struct SelectionExtent {
     lines: bool,
-    below: usize,
+    lines_below: usize,
     /// In the last line.
     units: usize,
 }
 
-/// An insertion that goes on.
+/// An insertion in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Insertion {
-    change: Change,
+struct InsertSession {
+    change: RepeatableChange,
     times: usize,
-    /// Each time it begins on a line of its own.
-    own_line: bool,
-    /// It is too long for doing it again.
-    lost: bool,
+    /// Each repetition begins on its own line.
+    on_own_line: bool,
+    /// The insertion is too long to repeat.
+    is_too_long: bool,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Vi {
-    mode: Mode,
+pub(super) struct ViState {
+    mode: ViMode,
     typed: String,
-    found: Option<Find>,
-    /// Where one comes from, going up and down.
+    last_find: Option<CharFind>,
+    /// The target column of vertical motions.
     column: Option<usize>,
-    /// The other end of what is selected, in bytes.
+    /// The other end of the selection, in bytes.
     anchor: usize,
-    last: Option<Change>,
-    insertion: Option<Insertion>,
+    last_change: Option<RepeatableChange>,
+    insertion: Option<InsertSession>,
     repeating: bool,
 }
 
-impl Vi {
-    pub(super) fn mode(&self) -> Mode {
+impl ViState {
+    pub(super) fn mode(&self) -> ViMode {
         self.mode
     }
 
-    /// What was typed of a command that is not whole.
-    pub(super) fn typed(&self) -> &str {
+    /// Returns the keys of an incomplete command.
+    pub(super) fn pending_keys(&self) -> &str {
         &self.typed
     }
 
-    /// There is another text now.
-    pub(super) fn begin(&mut self, mode: Mode) {
+    /// Resets the mode for another text.
+    pub(super) fn reset_mode(&mut self, mode: ViMode) {
         self.mode = mode;
         self.typed.clear();
         self.column = None;
         self.insertion = None;
     }
 
-    /// What is selected, in bytes.
-    pub(super) fn selected(&self, field: &Field) -> Option<Range<usize>> {
+    /// Returns the selected bytes.
+    pub(super) fn selected_range(&self, field: &TextBuffer) -> Option<Range<usize>> {
         if !self.mode.is_selecting() {
             return None;
         }
-        let units = field.units();
-        let part = self.selection(field, &units).units;
-        Some(units.byte(part.start)..units.byte(part.end))
+        let units = field.graphemes();
+        let part = self.selected_edit_range(field, &units).units;
+        Some(units.byte_offset(part.start)..units.byte_offset(part.end))
     }
 
-    pub(super) fn key(&mut self, key: Key, field: &mut Field) -> Heard {
+    pub(super) fn handle_key(&mut self, key: KeyPress, field: &mut TextBuffer) -> KeyResult {
         let bare = !key.ctrl && !key.alt && !key.shift;
-        if bare && key.code == Code::Esc {
-            return self.escape(field);
+        if bare && key.symbol == KeySymbol::Esc {
+            return self.handle_escape(field);
         }
-        if self.mode == Mode::Insert {
-            return Heard::Not;
+        if self.mode == ViMode::Insert {
+            return KeyResult::Unhandled;
         }
-        let letter = match (key.typed(), key.code) {
+        let letter = match (key.typed_letter(), key.symbol) {
             (Some(letter), _) => letter,
-            (None, Code::Char('r')) if key.ctrl && !self.mode.is_selecting() => REDO,
-            (None, code) if bare => match arrow(code) {
+            (None, KeySymbol::Char('r')) if key.ctrl && !self.mode.is_selecting() => REDO_KEY,
+            (None, code) if bare => match arrow_letter(code) {
                 Some(letter) => letter,
-                None => return self.forget(),
+                None => return self.cancel_command(),
             },
-            (None, _) => return self.forget(),
+            (None, _) => return self.cancel_command(),
         };
-        if key.typed().is_none() && letter != REDO && !self.typed.is_empty() {
+        if key.typed_letter().is_none() && letter != REDO_KEY && !self.typed.is_empty() {
             self.typed.clear();
-            return Heard::Done;
+            return KeyResult::Handled;
         }
         self.typed.push(letter);
-        match read(&self.typed, self.mode.is_selecting()) {
-            Read::Begun => Heard::Done,
-            Read::None => {
+        match parse_keys(&self.typed, self.mode.is_selecting()) {
+            CommandParse::Incomplete => KeyResult::Handled,
+            CommandParse::Invalid => {
                 self.typed.clear();
-                Heard::Done
+                KeyResult::Handled
             }
-            Read::Whole(command) => {
+            CommandParse::Complete(command) => {
                 let typed = std::mem::take(&mut self.typed);
-                self.run(command, without_count(&typed), field)
+                self.run_command(command, strip_count(&typed), field)
             }
         }
     }
 
-    /// A key for somebody else ends what was begun.
-    fn forget(&mut self) -> Heard {
+    /// Discards an incomplete command after a key with another meaning.
+    fn cancel_command(&mut self) -> KeyResult {
         self.typed.clear();
-        Heard::Not
+        KeyResult::Unhandled
     }
 
-    fn escape(&mut self, field: &mut Field) -> Heard {
+    fn handle_escape(&mut self, field: &mut TextBuffer) -> KeyResult {
         match self.mode {
-            Mode::Insert => self.leave_insertion(field),
-            Mode::Normal if self.typed.is_empty() => return Heard::Not,
-            Mode::Normal => self.typed.clear(),
-            Mode::Visual | Mode::VisualLines => {
+            ViMode::Insert => self.finish_insertion(field),
+            ViMode::Normal if self.typed.is_empty() => return KeyResult::Unhandled,
+            ViMode::Normal => self.typed.clear(),
+            ViMode::Visual | ViMode::VisualLines => {
                 self.typed.clear();
-                self.mode = Mode::Normal;
-                self.settle(field);
+                self.mode = ViMode::Normal;
+                self.settle_cursor(field);
             }
         }
-        Heard::Done
+        KeyResult::Handled
     }
 
-    fn run(&mut self, command: Command, typed: &str, field: &mut Field) -> Heard {
-        if command.what == What::Repeat {
-            self.repeat(command.count, field);
-            self.settle(field);
-            return Heard::Done;
+    fn run_command(&mut self, command: ViCommand, typed: &str, field: &mut TextBuffer) -> KeyResult {
+        if command.action == ViAction::Repeat {
+            self.repeat_change(command.parse_count, field);
+            self.settle_cursor(field);
+            return KeyResult::Handled;
         }
-        let selected = self.mode.is_selecting().then(|| self.extent(field));
-        let outcome = self.perform(command, field);
-        if outcome == Outcome::Done && changes(command.what) {
-            let (count, typed) = (command.count, typed.to_owned());
-            self.remember(Change { typed, count, selected, strokes: Vec::new() }, command.what);
+        let selected_range = self.mode.is_selecting().then(|| self.selection_extent(field));
+        let outcome = self.apply_command(command, field);
+        if outcome == ViOutcome::Done && is_change(command.action) {
+            let (count, typed) = (command.parse_count, typed.to_owned());
+            self.record_change(
+                RepeatableChange { typed, count, selected_range, strokes: Vec::new() },
+                command.action,
+            );
         }
-        self.settle(field);
+        self.settle_cursor(field);
         match outcome {
-            Outcome::Done | Outcome::Failed => Heard::Done,
-            Outcome::Older => Heard::Older,
-            Outcome::Newer => Heard::Newer,
+            ViOutcome::Done | ViOutcome::Failed => KeyResult::Handled,
+            ViOutcome::Older => KeyResult::Older,
+            ViOutcome::Newer => KeyResult::Newer,
         }
     }
 
-    fn remember(&mut self, change: Change, what: What) {
-        if self.mode != Mode::Insert {
-            self.last = Some(change);
+    fn record_change(&mut self, change: RepeatableChange, what: ViAction) {
+        if self.mode != ViMode::Insert {
+            self.last_change = Some(change);
             return;
         }
-        let (times, own_line) = match what {
-            What::Insert(entry) => (change.count.unwrap_or(1), matches!(entry, Entry::Below | Entry::Above)),
+        let (times, on_own_line) = match what {
+            ViAction::Insert(entry) => {
+                (change.count.unwrap_or(1), matches!(entry, InsertPosition::Below | InsertPosition::Above))
+            }
             _ => (1, false),
         };
-        self.insertion = Some(Insertion { change, times, own_line, lost: false });
+        self.insertion = Some(InsertSession { change, times, on_own_line, is_too_long: false });
     }
 
-    /// The last change once more; with another count, if one was typed.
-    fn repeat(&mut self, count: Option<usize>, field: &mut Field) {
-        let Some(mut change) = self.last.take() else { return };
+    /// Repeats the last change, with another count if one was typed.
+    fn repeat_change(&mut self, count: Option<usize>, field: &mut TextBuffer) {
+        let Some(mut change) = self.last_change.take() else { return };
         change.count = count.or(change.count);
         let number = change.count.map(|count| count.to_string()).unwrap_or_default();
         self.repeating = true;
-        if let Some(extent) = change.selected {
-            self.select(extent, field);
+        if let Some(extent) = change.selected_range {
+            self.restore_selection(extent, field);
         }
-        if let Read::Whole(command) = read(&format!("{number}{}", change.typed), change.selected.is_some()) {
-            self.perform(command, field);
-            if self.mode == Mode::Insert {
-                let again = Change { strokes: Vec::new(), ..change.clone() };
-                self.remember(again, command.what);
+        if let CommandParse::Complete(command) =
+            parse_keys(&format!("{number}{}", change.typed), change.selected_range.is_some())
+        {
+            self.apply_command(command, field);
+            if self.mode == ViMode::Insert {
+                let again = RepeatableChange { strokes: Vec::new(), ..change.clone() };
+                self.record_change(again, command.action);
                 for stroke in &change.strokes {
-                    self.stroke(stroke.clone(), field);
+                    self.record_stroke(stroke.clone(), field);
                 }
-                self.leave_insertion(field);
+                self.finish_insertion(field);
             }
         }
         self.repeating = false;
-        self.last = Some(change);
+        self.last_change = Some(change);
     }
 
-    /// Text that is inserted now.
-    pub(super) fn insert(&mut self, text: &str, field: &mut Field) {
-        self.stroke(Stroke::Text(text.to_owned()), field);
+    /// Records inserted text.
+    pub(super) fn insert_text(&mut self, text: &str, field: &mut TextBuffer) {
+        self.record_stroke(InsertStroke::Text(text.to_owned()), field);
     }
 
-    /// A key that is no letter, while inserting.
-    pub(super) fn insert_key(&mut self, key: Key, field: &mut Field) {
-        match key.typed() {
-            Some(letter) => self.insert(letter.encode_utf8(&mut [0; 4]), field),
-            None => self.stroke(Stroke::Key(key), field),
+    /// Handles a non-text key during an insertion.
+    pub(super) fn handle_insert_key(&mut self, key: KeyPress, field: &mut TextBuffer) {
+        match key.typed_letter() {
+            Some(letter) => self.insert_text(letter.encode_utf8(&mut [0; 4]), field),
+            None => self.record_stroke(InsertStroke::Key(key), field),
         }
     }
 
-    fn stroke(&mut self, stroke: Stroke, field: &mut Field) {
-        stroke.apply(field);
+    fn record_stroke(&mut self, stroke: InsertStroke, field: &mut TextBuffer) {
+        stroke.apply_stroke(field);
         let Some(insertion) = &mut self.insertion else { return };
         let strokes = &mut insertion.change.strokes;
         match (strokes.last_mut(), stroke) {
-            (Some(Stroke::Text(text)), Stroke::Text(more)) => text.push_str(&more),
+            (Some(InsertStroke::Text(text)), InsertStroke::Text(more)) => text.push_str(&more),
             (_, stroke) => strokes.push(stroke),
         }
-        let long = matches!(strokes.last(), Some(Stroke::Text(text)) if text.len() > STROKE_BYTES);
-        if long || strokes.len() > STROKES {
+        let long = matches!(strokes.last(), Some(InsertStroke::Text(text)) if text.len() > MAX_STROKE_BYTES);
+        if long || strokes.len() > MAX_STROKES {
             strokes.clear();
-            insertion.lost = true;
+            insertion.is_too_long = true;
         }
     }
 
-    fn leave_insertion(&mut self, field: &mut Field) {
+    fn finish_insertion(&mut self, field: &mut TextBuffer) {
         if let Some(insertion) = self.insertion.take() {
-            insertion.again(field);
-            if !insertion.lost && !self.repeating {
-                self.last = Some(insertion.change);
+            insertion.repeat_insertion(field);
+            if !insertion.is_too_long && !self.repeating {
+                self.last_change = Some(insertion.change);
             }
         }
-        field.close_step();
-        self.mode = Mode::Normal;
-        let units = field.units();
-        let at = field.at(&units);
+        field.end_edit_step();
+        self.mode = ViMode::Normal;
+        let units = field.graphemes();
+        let at = field.grapheme_at_cursor(&units);
         if at > units.line_start(at) {
-            field.go(&units, at - 1);
+            field.move_to(&units, at - 1);
         }
     }
 
-    /// Outside of an insertion the cursor stands on something, if there is something in its line.
-    pub(super) fn settle(&mut self, field: &mut Field) {
-        if self.mode == Mode::Insert {
+    /// Outside of an insertion, moves the cursor onto a unit if the line has one.
+    pub(super) fn settle_cursor(&mut self, field: &mut TextBuffer) {
+        if self.mode == ViMode::Insert {
             return;
         }
-        field.close_step();
-        let units = field.units();
-        let at = field.at(&units);
-        field.go(&units, at.min(units.line_last(at)));
+        field.end_edit_step();
+        let units = field.graphemes();
+        let at = field.grapheme_at_cursor(&units);
+        field.move_to(&units, at.min(units.last_cursor_position(at)));
     }
 }
 
-impl Stroke {
-    fn apply(&self, field: &mut Field) {
+impl InsertStroke {
+    fn apply_stroke(&self, field: &mut TextBuffer) {
         match self {
-            Stroke::Text(text) => {
-                field.insert(Step::Insertion, text);
+            InsertStroke::Text(text) => {
+                field.insert_text(EditKind::Insertion, text);
             }
-            Stroke::Key(key) => field.shell_key(*key, Some(Step::Insertion)),
+            InsertStroke::Key(key) => field.handle_shell_key(*key, Some(EditKind::Insertion)),
         }
     }
 }
 
-impl Insertion {
-    /// As often as its count says.
-    fn again(&self, field: &mut Field) {
+impl InsertSession {
+    /// Repeats the insertion according to the count.
+    fn repeat_insertion(&self, field: &mut TextBuffer) {
         let more = self.times.saturating_sub(1);
-        if self.lost || more == 0 {
+        if self.is_too_long || more == 0 {
             return;
         }
-        let line = if self.own_line { "\n" } else { "" };
+        let line = if self.on_own_line { "\n" } else { "" };
         match self.change.strokes.as_slice() {
-            // At once: a thousand times a letter is one text.
-            [Stroke::Text(text)] => {
+            // All at once: a repeated letter is one text.
+            [InsertStroke::Text(text)] => {
                 let once = format!("{line}{text}");
-                let most = super::field::TEXT_MOST / once.len().max(1);
-                field.insert(Step::Insertion, &once.repeat(more.min(most)));
+                let most = super::text_buffer::MAX_TEXT_BYTES / once.len().max(1);
+                field.insert_text(EditKind::Insertion, &once.repeat(more.min(most)));
             }
             strokes => {
-                for _ in 0..more.min(TIMES) {
-                    field.insert(Step::Insertion, line);
-                    strokes.iter().for_each(|stroke| stroke.apply(field));
+                for _ in 0..more.min(MAX_REPEATS) {
+                    field.insert_text(EditKind::Insertion, line);
+                    strokes.iter().for_each(|stroke| stroke.apply_stroke(field));
                 }
             }
         }
     }
 }
 
-fn changes(what: What) -> bool {
-    use command::Operator;
+fn is_change(what: ViAction) -> bool {
+    use parse::ViOperator;
     match what {
-        What::Operate(operator, _) | What::OnSelection(operator, _) => operator != Operator::Yank,
-        What::Insert(_) | What::Replace(_) | What::Case | What::Join | What::Put { .. } => true,
-        What::Move(_) | What::Undo | What::Redo | What::Repeat | What::Select { .. } => false,
-        What::Slash | What::ToObject(_) | What::Swap => false,
+        ViAction::Operate(operator, _) | ViAction::OnSelection(operator, _) => operator != ViOperator::Yank,
+        ViAction::Insert(_)
+        | ViAction::Replace(_)
+        | ViAction::ToggleCase
+        | ViAction::Join
+        | ViAction::Paste { .. } => true,
+        ViAction::Move(_) | ViAction::Undo | ViAction::Redo | ViAction::Repeat | ViAction::Select { .. } => {
+            false
+        }
+        ViAction::Slash | ViAction::SelectObject(_) | ViAction::SwapEnds => false,
     }
 }
 
-/// Keys that mean what a letter means.
-fn arrow(code: Code) -> Option<char> {
+/// Returns the letter that is equivalent to a key.
+fn arrow_letter(code: KeySymbol) -> Option<char> {
     match code {
-        Code::Left | Code::Backspace => Some('h'),
-        Code::Right => Some('l'),
-        Code::Home => Some('0'),
-        Code::End => Some('$'),
-        Code::Delete => Some('x'),
+        KeySymbol::Left | KeySymbol::Backspace => Some('h'),
+        KeySymbol::Right => Some('l'),
+        KeySymbol::Home => Some('0'),
+        KeySymbol::End => Some('$'),
+        KeySymbol::Delete => Some('x'),
         _ => None,
     }
 }

@@ -1,22 +1,22 @@
-//! Commands by table: a text with `|` before the cursor, what is typed, and what is there then.
+//! Table tests: a text with `|` before the cursor, the typed keys and the result.
 
 use minke_record::InputSegment;
 use proptest::prelude::*;
 
-use super::super::{Composer, Draft};
+use super::super::{Composer, ComposerDraft};
 use super::*;
 
-/// What is typed; `<esc>` and the like are keys.
-fn keys(typed: &str) -> Vec<Key> {
+/// Parses typed text; `<esc>` and similar names are keys.
+fn parse_key_names(typed: &str) -> Vec<KeyPress> {
     let mut keys = Vec::new();
     let mut rest = typed;
     while let Some(letter) = rest.chars().next() {
         let named = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
-        let key = named.and_then(|(name, behind)| Some((name.parse::<Key>().ok()?, behind)));
+        let key = named.and_then(|(name, behind)| Some((name.parse::<KeyPress>().ok()?, behind)));
         let (key, behind) = key.filter(|_| !rest.starts_with("<>")).unwrap_or_else(|| {
             let mut letters = rest.chars();
             letters.next();
-            (Key::char(letter), letters.as_str())
+            (KeyPress::from_letter(letter), letters.as_str())
         });
         keys.push(key);
         rest = behind;
@@ -24,53 +24,53 @@ fn keys(typed: &str) -> Vec<Key> {
     keys
 }
 
-/// As the terminal's mind hands keys on.
-fn press(composer: &mut Composer, key: Key) -> Heard {
-    let heard = composer.vi_key(key);
-    if heard == Heard::Not {
-        composer.key(key);
+/// Passes a key on as the application does.
+fn press_key(composer: &mut Composer, key: KeyPress) -> KeyResult {
+    let heard = composer.handle_vi_key(key);
+    if heard == KeyResult::Unhandled {
+        composer.handle_key(key);
     }
     heard
 }
 
-fn run(composer: &mut Composer, typed: &str) -> String {
-    for key in keys(typed) {
-        press(composer, key);
+fn run_keys(composer: &mut Composer, typed: &str) -> String {
+    for key in parse_key_names(typed) {
+        press_key(composer, key);
     }
     composer.text()
 }
 
-fn at(marked: &str) -> Composer {
+fn composer_at(marked: &str) -> Composer {
     let (before, after) = marked.split_once('|').expect("a cursor is marked");
     let mut composer = Composer::default();
     composer.set_vi(true);
-    composer.set(Draft { text: format!("{before}{after}"), chips: Vec::new() });
-    press(&mut composer, Key::plain(Code::Esc));
-    let units = composer.field.units();
-    composer.field.go(&units, units.at_byte(before.len()));
+    composer.set_draft(ComposerDraft { text: format!("{before}{after}"), chips: Vec::new() });
+    press_key(&mut composer, KeyPress::from_symbol(KeySymbol::Esc));
+    let units = composer.buffer.graphemes();
+    composer.buffer.move_to(&units, units.index_at_byte(before.len()));
     composer
 }
 
-fn marked(composer: &Composer) -> String {
-    let (text, cursor) = (composer.field.text(), composer.field.cursor());
+fn marked_text(composer: &Composer) -> String {
+    let (text, cursor) = (composer.buffer.text(), composer.buffer.cursor_byte());
     let (before, after) = text.split_at(cursor);
     format!("{before}|{after}")
 }
 
 #[track_caller]
-fn check(table: &[(&str, &str, &str)]) {
+fn check_table(table: &[(&str, &str, &str)]) {
     for (before, typed, after) in table {
-        let mut composer = at(before);
-        for key in keys(typed) {
-            press(&mut composer, key);
+        let mut composer = composer_at(before);
+        for key in parse_key_names(typed) {
+            press_key(&mut composer, key);
         }
-        assert_eq!(marked(&composer), *after, "`{before}` and then `{typed}`");
+        assert_eq!(marked_text(&composer), *after, "`{before}` and then `{typed}`");
     }
 }
 
 #[test]
 fn motions_go_where_people_expect_them_to() {
-    check(&[
+    check_table(&[
         ("ab|c", "h", "a|bc"),
         ("|abc", "h", "|abc"),
         ("a|bc", "l", "ab|c"),
@@ -137,7 +137,7 @@ fn motions_go_where_people_expect_them_to() {
 
 #[test]
 fn operators_take_what_their_motions_go_over() {
-    check(&[
+    check_table(&[
         ("|one two", "dw", "|two"),
         ("one |two", "dw", "one| "),
         ("one |two\nthree", "dw", "one| \nthree"),
@@ -211,7 +211,7 @@ fn operators_take_what_their_motions_go_over() {
 
 #[test]
 fn text_objects_are_what_stands_around() {
-    check(&[
+    check_table(&[
         ("one t|wo three", "diw", "one | three"),
         ("one t|wo three", "daw", "one |three"),
         ("one tw|o", "daw", "on|e"),
@@ -237,7 +237,7 @@ fn text_objects_are_what_stands_around() {
 
 #[test]
 fn insertions_begin_where_their_letters_say() {
-    check(&[
+    check_table(&[
         ("a|b", "iX<esc>", "a|Xb"),
         ("a|b", "aX<esc>", "ab|X"),
         ("|", "aX<esc>", "|X"),
@@ -258,7 +258,7 @@ fn insertions_begin_where_their_letters_say() {
 
 #[test]
 fn a_point_does_the_last_change_again() {
-    check(&[
+    check_table(&[
         ("|a b c d", "dw.", "|c d"),
         ("|a b c d e", "dw2.", "|d e"),
         ("|abcdef", "2x.", "|ef"),
@@ -278,7 +278,7 @@ fn a_point_does_the_last_change_again() {
 
 #[test]
 fn what_is_selected_is_taken() {
-    check(&[
+    check_table(&[
         ("|abcd", "vld", "|cd"),
         ("|abcd", "vlx", "|cd"),
         ("a|bc\nde", "vjd", "|a"),
@@ -304,7 +304,7 @@ fn what_is_selected_is_taken() {
 
 #[test]
 fn undo_goes_back_and_forward() {
-    check(&[
+    check_table(&[
         ("|a b c", "dwdwuu", "|a b c"),
         ("|a b c", "dwdwuu<ctrl-r>", "|b c"),
         ("|a b c", "dwdw2u2<ctrl-r>", "|c"),
@@ -321,76 +321,84 @@ fn chips_are_one_thing() {
     let mut composer = Composer::default();
     composer.set_vi(true);
     for letter in "see ".chars() {
-        press(&mut composer, Key::char(letter));
+        press_key(&mut composer, KeyPress::from_letter(letter));
     }
-    composer.paste(&"line\n".repeat(30)).unwrap();
-    assert_eq!(run(&mut composer, " now<esc>bh"), "see [paste 1: 30 lines] now");
-    assert_eq!(run(&mut composer, "hX"), "see[paste 1: 30 lines] now");
-    assert_eq!(run(&mut composer, "u"), "see [paste 1: 30 lines] now");
-    assert_eq!(run(&mut composer, "0wx"), "see  now", "one letter, as far as keys go");
-    assert!(composer.draft().chips.is_empty());
-    assert_eq!(run(&mut composer, "P"), "see [paste 1: 30 lines] now");
-    assert_eq!(run(&mut composer, "~r.u"), "see [paste 1: 30 lines] now");
-    // It comes back with its content also after another input was sent.
-    run(&mut composer, "0wdl");
-    composer.take();
-    run(&mut composer, "<esc>p");
-    let sent = composer.take().unwrap();
+    composer.paste_text(&"line\n".repeat(30)).unwrap();
+    assert_eq!(run_keys(&mut composer, " now<esc>bh"), "see [paste 1: 30 lines] now");
+    assert_eq!(run_keys(&mut composer, "hX"), "see[paste 1: 30 lines] now");
+    assert_eq!(run_keys(&mut composer, "u"), "see [paste 1: 30 lines] now");
+    assert_eq!(run_keys(&mut composer, "0wx"), "see  now", "one letter, as far as keys go");
+    assert!(composer.to_draft().chips.is_empty());
+    assert_eq!(run_keys(&mut composer, "P"), "see [paste 1: 30 lines] now");
+    assert_eq!(run_keys(&mut composer, "~r.u"), "see [paste 1: 30 lines] now");
+    // The content is restored even after another input was sent.
+    run_keys(&mut composer, "0wdl");
+    composer.take_input();
+    run_keys(&mut composer, "<esc>p");
+    let sent = composer.take_input().unwrap();
     assert!(matches!(sent.as_slice(), [InputSegment::Paste { lines: 30, .. }]), "{sent:?}");
 }
 
 #[test]
 fn a_paste_is_text_in_either_mode() {
-    let mut composer = at("a|b");
-    composer.paste("dd\nx").unwrap();
+    let mut composer = composer_at("a|b");
+    composer.paste_text("dd\nx").unwrap();
     assert_eq!(composer.text(), "add\nxb");
-    assert_eq!(composer.vi().unwrap().0, Mode::Normal);
-    press(&mut composer, Key::char('u'));
+    assert_eq!(composer.vi_state().unwrap().0, ViMode::Normal);
+    press_key(&mut composer, KeyPress::from_letter('u'));
     assert_eq!(composer.text(), "ab");
 }
 
 #[test]
 fn at_the_edges_earlier_inputs_are_asked_for() {
-    let mut composer = at("a\n|b");
-    assert_eq!(press(&mut composer, Key::char('j')), Heard::Newer);
-    assert_eq!(press(&mut composer, Key::char('k')), Heard::Done);
-    assert_eq!(press(&mut composer, Key::char('k')), Heard::Older);
-    press(&mut composer, Key::char('d'));
-    assert_eq!(press(&mut composer, Key::char('k')), Heard::Done, "an operator asks for nothing");
-    assert_eq!(press(&mut composer, Key::plain(Code::Enter)), Heard::Not);
-    assert_eq!(press(&mut composer, Key::plain(Code::Esc)), Heard::Not, "it is a pause");
-    let mut composer = at("|");
-    assert_eq!(press(&mut composer, Key::char('/')), Heard::Done);
-    assert_eq!((composer.text().as_str(), composer.vi().unwrap().0), ("/", Mode::Insert));
+    let mut composer = composer_at("a\n|b");
+    assert_eq!(press_key(&mut composer, KeyPress::from_letter('j')), KeyResult::Newer);
+    assert_eq!(press_key(&mut composer, KeyPress::from_letter('k')), KeyResult::Handled);
+    assert_eq!(press_key(&mut composer, KeyPress::from_letter('k')), KeyResult::Older);
+    press_key(&mut composer, KeyPress::from_letter('d'));
+    assert_eq!(
+        press_key(&mut composer, KeyPress::from_letter('k')),
+        KeyResult::Handled,
+        "an operator does not recall inputs"
+    );
+    assert_eq!(press_key(&mut composer, KeyPress::from_symbol(KeySymbol::Enter)), KeyResult::Unhandled);
+    assert_eq!(
+        press_key(&mut composer, KeyPress::from_symbol(KeySymbol::Esc)),
+        KeyResult::Unhandled,
+        "it is a pause"
+    );
+    let mut composer = composer_at("|");
+    assert_eq!(press_key(&mut composer, KeyPress::from_letter('/')), KeyResult::Handled);
+    assert_eq!((composer.text().as_str(), composer.vi_state().unwrap().0), ("/", ViMode::Insert));
 }
 
 #[test]
 fn everything_has_an_end() {
-    let mut composer = at("|");
-    run(&mut composer, "9999ix<esc>");
+    let mut composer = composer_at("|");
+    run_keys(&mut composer, "9999ix<esc>");
     assert_eq!(composer.text().len(), 9_999);
-    run(&mut composer, "yy9999p");
-    assert!(composer.text().len() < 2 * super::super::field::TEXT_MOST);
-    assert!(composer.trouble().is_some(), "what was not done is told");
-    run(&mut composer, "99999999999999999999x");
+    run_keys(&mut composer, "yy9999p");
+    assert!(composer.text().len() < 2 * super::super::text_buffer::MAX_TEXT_BYTES);
+    assert!(composer.take_error().is_some(), "the error is reported");
+    run_keys(&mut composer, "99999999999999999999x");
 }
 
-/// Letters that have been trouble: wide, joined, marks that stand on others, flags, ends of lines.
-fn any_key() -> impl Strategy<Value = Key> {
+/// Letters that have caused bugs: wide, joined, combining, flags, newlines.
+fn key_strategy() -> impl Strategy<Value = KeyPress> {
     let letters = "hjklwbeWBE0^$gGfFtT;,{}dcyxXDCYsSrJ~pPuiIaAoOvV./123\"([)] xé日👩\u{200d}\u{301}🇩🇪क्ष_-\t";
     let letters: Vec<char> = letters.chars().collect();
     prop_oneof![
-        12 => prop::sample::select(letters).prop_map(Key::char),
-        3 => Just(Key::plain(Code::Esc)),
-        1 => prop::sample::select(vec!['r', 'a', 'e', 'w', 'u', 'k', 'y', 'd', 'h', 'b', 'f']).prop_map(Key::ctrl),
-        1 => prop::sample::select(vec![Code::Left, Code::Right, Code::Home, Code::End, Code::Backspace, Code::Delete])
-            .prop_map(Key::plain),
+        12 => prop::sample::select(letters).prop_map(KeyPress::from_letter),
+        3 => Just(KeyPress::from_symbol(KeySymbol::Esc)),
+        1 => prop::sample::select(vec!['r', 'a', 'e', 'w', 'u', 'k', 'y', 'd', 'h', 'b', 'f']).prop_map(KeyPress::with_ctrl),
+        1 => prop::sample::select(vec![KeySymbol::Left, KeySymbol::Right, KeySymbol::Home, KeySymbol::End, KeySymbol::Backspace, KeySymbol::Delete])
+            .prop_map(KeyPress::from_symbol),
     ]
 }
 
 #[derive(Debug, Clone)]
-enum Deed {
-    Key(Key),
+enum EditorAction {
+    Key(KeyPress),
     Newline,
     Paste,
     LongPaste,
@@ -400,54 +408,58 @@ enum Deed {
     Redo,
 }
 
-fn any_deed() -> impl Strategy<Value = Deed> {
+fn action_strategy() -> impl Strategy<Value = EditorAction> {
     prop_oneof![
-        30 => any_key().prop_map(Deed::Key),
-        2 => Just(Deed::Newline),
-        1 => Just(Deed::Paste),
-        1 => Just(Deed::LongPaste),
-        1 => Just(Deed::Undo),
-        1 => Just(Deed::Redo),
-        1 => Just(Deed::Older),
-        1 => Just(Deed::Newer),
+        30 => key_strategy().prop_map(EditorAction::Key),
+        2 => Just(EditorAction::Newline),
+        1 => Just(EditorAction::Paste),
+        1 => Just(EditorAction::LongPaste),
+        1 => Just(EditorAction::Undo),
+        1 => Just(EditorAction::Redo),
+        1 => Just(EditorAction::Older),
+        1 => Just(EditorAction::Newer),
     ]
 }
 
-fn whole(composer: &Composer) {
-    let field = &composer.field;
-    let units = field.units();
-    let on_unit = units.byte(field.at(&units)) == field.cursor();
-    assert!(on_unit, "the cursor is in the middle of something: {}", marked(composer));
-    // Wherever a chip's bracket is, the whole chip is.
-    let standing = field.standing();
+fn assert_consistent(composer: &Composer) {
+    let field = &composer.buffer;
+    let units = field.graphemes();
+    let on_unit = units.byte_offset(field.grapheme_at_cursor(&units)) == field.cursor_byte();
+    assert!(on_unit, "the cursor is inside a unit: {}", marked_text(composer));
+    // Brackets only occur as complete attachments.
+    let standing = field.attachments_in_text();
     let opened = field.text().matches("[paste ").count();
     let there: usize = standing.iter().map(|chip| field.text().matches(&chip.mark).count()).sum();
-    assert_eq!(opened, there, "a chip was torn apart: {}", field.text());
-    if composer.vi().is_some_and(|(mode, _)| mode != Mode::Insert) {
-        let at = field.at(&units);
-        assert!(at <= units.line_last(at), "the cursor stands on nothing: {}", marked(composer));
+    assert_eq!(opened, there, "an attachment was cut: {}", field.text());
+    if composer.vi_state().is_some_and(|(mode, _)| mode != ViMode::Insert) {
+        let at = field.grapheme_at_cursor(&units);
+        assert!(
+            at <= units.last_cursor_position(at),
+            "the cursor is not on a unit: {}",
+            marked_text(composer)
+        );
     }
 }
 
-fn do_it(composer: &mut Composer, deed: &Deed) {
+fn apply_action(composer: &mut Composer, deed: &EditorAction) {
     match deed {
-        Deed::Key(key) => {
-            press(composer, *key);
+        EditorAction::Key(key) => {
+            press_key(composer, *key);
         }
-        Deed::Newline => composer.newline(),
-        Deed::Paste => composer.paste("two\nlines 👩‍👩‍👧").unwrap(),
-        Deed::LongPaste => composer.paste(&"x\n".repeat(20)).unwrap(),
-        Deed::Older => {
-            composer.older();
+        EditorAction::Newline => composer.insert_newline(),
+        EditorAction::Paste => composer.paste_text("two\nlines 👩‍👩‍👧").unwrap(),
+        EditorAction::LongPaste => composer.paste_text(&"x\n".repeat(20)).unwrap(),
+        EditorAction::Older => {
+            composer.recall_older();
         }
-        Deed::Newer => {
-            composer.newer();
+        EditorAction::Newer => {
+            composer.recall_newer();
         }
-        Deed::Undo => {
-            composer.undo();
+        EditorAction::Undo => {
+            composer.undo_edit();
         }
-        Deed::Redo => {
-            composer.redo();
+        EditorAction::Redo => {
+            composer.redo_edit();
         }
     }
 }
@@ -456,37 +468,37 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_keys_keep_the_text_whole(deeds in prop::collection::vec(any_deed(), 0..120), vi in any::<bool>()) {
+    fn any_keys_keep_the_text_whole(deeds in prop::collection::vec(action_strategy(), 0..120), vi in any::<bool>()) {
         let mut composer = Composer::new(vec!["earlier\ninput".to_owned(), "another".to_owned()]);
         composer.set_vi(vi);
         for deed in &deeds {
-            do_it(&mut composer, deed);
-            whole(&composer);
+            apply_action(&mut composer, deed);
+            assert_consistent(&composer);
         }
-        prop_assert!(composer.take().is_none() || composer.is_empty());
+        prop_assert!(composer.take_input().is_none() || composer.is_empty());
     }
 
     #[test]
     fn undo_all_the_way_gives_back_the_beginning(
         begun in "[a-z \n(\"]{0,20}",
-        deeds in prop::collection::vec(any_key(), 0..80),
+        deeds in prop::collection::vec(key_strategy(), 0..80),
         vi in any::<bool>(),
     ) {
         let mut composer = Composer::default();
         composer.set_vi(vi);
-        composer.set(Draft { text: begun.clone(), chips: Vec::new() });
+        composer.set_draft(ComposerDraft { text: begun.clone(), chips: Vec::new() });
         for key in &deeds {
-            press(&mut composer, *key);
+            press_key(&mut composer, *key);
         }
-        press(&mut composer, Key::plain(Code::Esc));
-        while composer.redo() {}
+        press_key(&mut composer, KeyPress::from_symbol(KeySymbol::Esc));
+        while composer.redo_edit() {}
         let ended = composer.text();
-        while composer.undo() {
-            whole(&composer);
+        while composer.undo_edit() {
+            assert_consistent(&composer);
         }
         prop_assert_eq!(composer.text(), begun);
-        while composer.redo() {
-            whole(&composer);
+        while composer.redo_edit() {
+            assert_consistent(&composer);
         }
         prop_assert_eq!(composer.text(), ended);
     }

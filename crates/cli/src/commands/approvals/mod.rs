@@ -1,0 +1,5 @@
+//! Answer approval requests, test the policy, trust a workspace.
+
+pub(crate) mod asks;
+pub(crate) mod policy;
+pub(crate) mod trust;

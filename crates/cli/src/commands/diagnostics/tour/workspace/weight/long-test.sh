@@ -1,0 +1,4 @@
+# Runs until it is killed.
+while :; do
+    sleep 1
+done

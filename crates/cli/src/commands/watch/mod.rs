@@ -1,0 +1,11 @@
+//! Watch and steer live pods.
+
+pub(crate) mod ps;
+pub(crate) mod read;
+pub(crate) mod run_control;
+pub(crate) mod send;
+pub(crate) mod stop;
+pub(crate) mod tail;
+pub(crate) mod tail_tree;
+pub(crate) mod top;
+pub(crate) mod wait;

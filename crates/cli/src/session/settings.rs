@@ -1,0 +1,256 @@
+//! Declared settings: `--set KEY=VALUE`, options that stand for keys, and the configuration files.
+//!
+//! Here: the command line as a layer, and its errors. Elsewhere: the keys and their values (`manifest`), the
+//! files (`sources`), creating the session (`create`).
+//! Invariant: the accepted keys are those of the reference page, and each of them reaches the manifest
+//! (`the_keys_on_the_page_are_those_that_are_taken`).
+
+use std::path::Path;
+
+use minke_manifest::{LayerKind, ManifestError, Origin, PartialManifest};
+use minke_sources::{DeclareRequest, DeclaredManifest, SourcesError};
+use serde_json::json;
+
+use crate::context::CliContext;
+use crate::error::CliError;
+use crate::session::create::NewPod;
+
+/// Maximum number of problems in an error.
+const MAX_PROBLEMS: usize = 20;
+const KEYS_HINT: &str = "docs/reference/cli.md lists the keys";
+
+/// Merges files and command line into the manifest of a pod in `cwd`.
+pub(crate) fn declare_pod(
+    new: &NewPod,
+    cwd: &Path,
+    context: &CliContext,
+) -> Result<DeclaredManifest, CliError> {
+    let workspace = CliContext::find_workspace(cwd);
+    let paths = context.find_paths()?;
+    let registry = crate::commands::setup::profile::load_registry(&workspace, context)?;
+    let profile = registry
+        .select_profile(new.profile.as_deref(), &context.cwd)
+        .map_err(|error| crate::commands::setup::profile::profile_error(&error))?;
+    let asked = DeclareRequest {
+        config: &paths.config,
+        workspace: &workspace,
+        cwd: &context.cwd,
+        options: command_line_values(new)?,
+        trusted: is_trusted(&workspace, &paths.data),
+        profile: Some(profile.layer),
+    };
+    let mut declared = minke_sources::declare_manifest(asked).map_err(|e| config_error(&e))?;
+    let name = &mut declared.manifest.pod.name;
+    *name = name.take().or(profile.slug);
+    Ok(declared)
+}
+
+/// Returns true for a trusted workspace. If its trust cannot be read, it is not trusted; the pod reports that
+/// at start.
+pub(crate) fn is_trusted(workspace: &Path, data: &Path) -> bool {
+    let found = minke_trust::scan_workspace(workspace);
+    minke_trust::TrustStore::in_data_dir(data)
+        .trust_status(&found)
+        .is_ok_and(|standing| standing.is_trusted())
+}
+
+/// Returns the error for a manifest that cannot be built.
+pub(crate) fn config_error(error: &SourcesError) -> CliError {
+    let failure = CliError::usage("could not use the configuration of this pod").with_code("invalid_config");
+    match error {
+        SourcesError::Manifest(inner) => {
+            let failure = inner.problems.iter().take(MAX_PROBLEMS).fold(failure, |failure, problem| {
+                failure.with_reason(format!("{}: {}", problem.origin, problem.message))
+            });
+            failure.with_hint(error.hint())
+        }
+        other => failure.with_reason(other).with_hint(error.hint()),
+    }
+}
+
+/// Returns the command line as a layer. `--set` overrides options that stand for keys.
+fn command_line_values(new: &NewPod) -> Result<PartialManifest, CliError> {
+    let budget = new.budget.as_deref().map(crate::render::budget::parse_budget).transpose()?;
+    let options = [
+        ("--model", new.model.as_ref().map(|model| json!({ "model": { "ref": model } }))),
+        ("--posture", new.posture.as_ref().map(|posture| json!({ "permissions": { "posture": posture } }))),
+        ("--name", new.name.as_ref().map(|name| json!({ "pod": { "name": name } }))),
+        ("--budget", budget.map(|budget| json!({ "budget": budget }))),
+    ];
+    let mut said = parse_pairs(&new.set)?;
+    for (option, table) in options {
+        let Some(table) = table else { continue };
+        let from = Origin::new(LayerKind::CommandLine, option);
+        let one = PartialManifest::from_table(&table, &from, &|_| None)
+            .map_err(|e| with_problems(CliError::usage(format!("could not use `{option}`")), &e))?;
+        said = said.overridden_by(one);
+    }
+    Ok(said)
+}
+
+/// Parses the pairs of `--set`.
+pub(crate) fn parse_pairs(pairs: &[String]) -> Result<PartialManifest, CliError> {
+    let from = Origin::new(LayerKind::CommandLine, "--set");
+    pairs.iter().try_fold(PartialManifest::default(), |sum, pair| {
+        let one = PartialManifest::from_assignment(pair, &from)
+            .map_err(|e| with_problems(CliError::usage(format!("could not use `--set {pair}`")), &e))?;
+        Ok(sum.overridden_by(one))
+    })
+}
+
+/// Adds all problems and the first hint to an error.
+fn with_problems(failure: CliError, error: &ManifestError) -> CliError {
+    let failure =
+        error.problems.iter().fold(failure, |failure, problem| failure.with_reason(&problem.message));
+    match error.problems.iter().find_map(|problem| problem.hint.as_ref()) {
+        Some(hint) => failure.with_hint(format!("{hint}; {KEYS_HINT}")),
+        None => failure.with_hint(KEYS_HINT),
+    }
+}
+
+/// Returns the most similar word.
+pub(crate) fn nearest_word<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    among.min_by_key(|have| edit_distance(have, word))
+}
+
+/// Returns the edit distance of two words.
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut before = row.first().copied().unwrap_or(0);
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let kept = before + usize::from(x != *y);
+            before = row[j + 1];
+            row[j + 1] = kept.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use minke_manifest::{ConfigLayer, Manifest, resolve_layers};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn set_all(pairs: &[&str]) -> Result<Manifest, String> {
+        let pairs: Vec<String> = pairs.iter().map(ToString::to_string).collect();
+        let values = parse_pairs(&pairs).map_err(|failure| failure.to_text())?;
+        let resolved = resolve_layers(&[ConfigLayer { kind: LayerKind::CommandLine, values }]);
+        resolved.map(|resolved| resolved.manifest).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_key_is_set_by_its_dotted_name_and_an_unknown_one_names_the_nearest() {
+        let manifest = set_all(&["worker.max_turns=5", "model.ref=scripted/demo"]).unwrap();
+        assert_eq!(manifest.worker.max_turns, 5);
+        assert_eq!(manifest.model.reference.as_deref(), Some("scripted/demo"));
+        let wrong = set_all(&["worker.max_turn=5"]).unwrap_err();
+        assert!(wrong.contains("`worker.max_turns`"), "{wrong}");
+        assert!(set_all(&["worker.max_turns"]).is_err());
+    }
+
+    #[test]
+    fn sections_that_are_not_there_and_tables_of_names_are_set_key_by_key_or_whole() {
+        let manifest = set_all(&[
+            "web.fetch.timeout_s=7",
+            "web.search.timeout_s=9",
+            "web.search.provider=brave",
+            "sandbox.env.set.PORT=8080",
+            "sandbox.env.set.a.b=x=y",
+            "sandbox.env.pass=[\"LC_ALL\"]",
+        ])
+        .unwrap();
+        let web = manifest.web.unwrap();
+        assert!(web.enabled);
+        assert_eq!((web.fetch.timeout_s, web.fetch.redirects), (7, 5));
+        let search = web.search.unwrap();
+        assert_eq!((search.provider.as_str(), search.timeout_s), ("brave", 9));
+        assert_eq!(manifest.sandbox.env.set["PORT"], "8080");
+        assert_eq!(manifest.sandbox.env.set["a.b"], "x=y");
+        assert_eq!(set_all(&["web={}"]).unwrap().web, Some(minke_manifest::WebSection::default()));
+        let whole = set_all(&["web={\"fetch\":{\"redirects\":2}}", "sandbox.env.set={\"A\":\"b\"}"]).unwrap();
+        assert_eq!(whole.web.unwrap().fetch.redirects, 2);
+        assert_eq!(whole.sandbox.env.set["A"], "b");
+        assert_eq!(set_all(&[]).unwrap().web, None);
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_refused_with_what_to_do() {
+        for (pairs, words) in [
+            (
+                &["sandbox.mode=of"][..],
+                &["`--set sandbox.mode=of`", "`of`", "read_only", "--unsandboxed"][..],
+            ),
+            (&["sandbox.mode=off"], &["--unsandboxed"]),
+            (&["sandbox={\"mode\":\"off\"}"], &["--unsandboxed"]),
+            (&["sandbox.lifted=[\"/x\"]"], &["--lift"]),
+            (&["permissions.rules=[]"], &["no key", "`permissions.rule`"]),
+            (&["permissions={\"rules\":[]}"], &["`permissions.rules` is no key"]),
+            (&["permissions.default_action=alow"], &["permissions.default_action", "`alow`", "`deny`"]),
+            (&["permissions.rule=[{\"action\":\"alow\"}]"], &["`permissions.rule`", "entry 1", "alow"]),
+            (&["permissions.rule=[{\"action\":\"deny\",\"tol\":\"Bash\"}]"], &["tol"]),
+            (&["sandbox.network=maybe"], &["sandbox.network=maybe", "list of hosts"]),
+            (&["sandbox.env.set=5"], &["sandbox.env.set=5"]),
+            (&["sandbox.env.set=5", "sandbox.env.set.A=b"], &["a table"]),
+            (&["sandbox.env.set.A=b\0c"], &["sandbox.env", "NUL"]),
+            (&["sandbox.env.pass=[\"A=B\"]"], &["sandbox.env", "A=B"]),
+            (&["web=5"], &["section", "web.fetch.timeout_s"]),
+            (&["web=5", "web.enabled=true"], &["section"]),
+            (&["web={\"ftech\":{}}"], &["`web.ftech`", "nearest"]),
+            (&["web.fetch.tmeout_s=5"], &["`web.fetch.timeout_s`"]),
+            (&["web.search.timeout_s=5"], &["web.search.provider"]),
+            (&["web.search.provider=bravo"], &["bravo", "brave", "searxng"]),
+            (&["web.search.provider=searxng"], &["web.search.base_url"]),
+            (&["web.fetch.timeout_s=0"], &["web.fetch.timeout_s", "600"]),
+            (&["web.fetch.max_response_bytes=99999999999"], &["web.fetch.max_response_bytes"]),
+            (&["web.fetch.redirects=-1"], &["web.fetch.redirects=-1"]),
+            (&["=5"], &["no key"]),
+            (&["web.=5"], &["no key"]),
+        ] {
+            let said = set_all(pairs).unwrap_err();
+            for word in words {
+                assert!(said.contains(word), "{pairs:?}: `{word}` is missing: {said}");
+            }
+        }
+    }
+
+    /// Returns the keys of the page's table, each with an example value.
+    fn documented_keys() -> Vec<(&'static str, &'static str)> {
+        let page = include_str!("../../../../docs/reference/cli.md");
+        let table = page.split("### Keys of `--set`").nth(1).expect("the page has the table");
+        let table = table.split("\n#").next().unwrap_or_default();
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| {
+            let mut cells = row.split('`');
+            let (key, value) = (cells.next(), cells.nth(1));
+            (key.expect("a key"), value.expect("a value to try"))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_keys_on_the_page_are_those_that_are_taken() {
+        let rows = documented_keys();
+        let mut documented: Vec<&str> = rows.iter().map(|(key, _)| *key).collect();
+        let mut taken: Vec<&str> = minke_manifest::all_keys().map(|key| key.path).collect();
+        documented.sort_unstable();
+        taken.sort_unstable();
+        assert_eq!(documented, taken);
+        for (key, value) in rows {
+            let pair = format!("{key}={value}");
+            let mut pairs = vec![pair.as_str()];
+            if key.starts_with("web.search.") {
+                pairs.push("web.search.provider=brave");
+            }
+            let manifest = set_all(&pairs).unwrap_or_else(|e| panic!("{pair}: {e}"));
+            // The value must reach the manifest: a key that is parsed but unused would be lost.
+            let wanted: Value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+            let got = key.split('.').try_fold(&manifest.to_value(), |value, part| value.get(part)).cloned();
+            assert_eq!(got.as_ref(), Some(&wanted), "{pair}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The sandbox: kernel restrictions on a command, compiled from a scope when the command starts.
+//!
+//! Here: the public types (`SandboxSpec`, `Sandbox`, `SandboxError`). Elsewhere in this folder: the plan of a sandbox
+//! (`plan`), starting and ending commands (`child`), the helper that applies the restrictions and execs (`helper`). If
+//! a restriction cannot be applied, the command does not run (`tests/fence.rs`,
+//! `a_sandbox_that_cannot_stand_runs_nothing`).
+
+mod backends;
+mod compile;
+mod control;
+mod helper;
+#[cfg(target_os = "linux")]
+mod layers;
+#[cfg(target_os = "linux")]
+mod placeholders;
+mod plan;
+mod refusals;
+mod repositories;
+mod restrictions;
+mod sys;
+mod system_paths;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use minke_git::{RepositoryScanner, RepositorySurvey, SurveyArea};
+use minke_policy::{DeniedPaths, SandboxBackend};
+use minke_record::Scope;
+
+pub use crate::env::EnvRules;
+pub use crate::limits::CommandLimits;
+pub use helper::child::{ProcessExit, SandboxChild, SandboxCommand};
+pub use helper::spare::SpareHelper;
+pub use helper::{helper_main, is_helper};
+#[cfg(target_os = "linux")]
+pub use placeholders::remove_stale_placeholders;
+pub use restrictions::Restrictions;
+
+/// The access of a pod's commands at this moment.
+#[derive(Debug, Clone)]
+pub struct SandboxSpec {
+    /// The effective scope; lent parts are read-only in it.
+    pub scope: Scope,
+    /// `sandbox.mode = "read_only"`: no write access at all.
+    pub read_only: bool,
+    /// The pod's own directories.
+    pub dirs: PodDirs,
+    /// Hidden regardless of the scope: secrets of the home directory and Minke's runtime, config and data directories,
+    /// except for `dirs` and for grants inside them.
+    pub masked: Vec<PathBuf>,
+    /// Protected names that the user made writable.
+    pub lifted: Vec<PathBuf>,
+    pub network: NetworkAccess,
+    pub env: EnvRules,
+    pub findings: ScopeFindings,
+}
+
+/// Known facts about the scope's directory trees.
+#[derive(Debug, Clone, Default)]
+pub struct ScopeFindings {
+    /// Paths that deny rules exclude for every tool.
+    pub denied: Option<Arc<DeniedPaths>>,
+    /// The current repositories and denied paths. Without a survey, the sandbox scans for them itself.
+    pub survey: Option<Arc<RepositorySurvey>>,
+}
+
+impl SandboxSpec {
+    /// Returns the current repositories and denied paths of the scope.
+    pub(crate) fn survey(&self) -> Arc<RepositorySurvey> {
+        self.findings
+            .survey
+            .clone()
+            .unwrap_or_else(|| Arc::new(RepositoryScanner::default().scan_area(self.survey_area())))
+    }
+
+    /// Returns the area that a survey covers.
+    pub fn survey_area(&self) -> SurveyArea<'_> {
+        SurveyArea { scope: &self.scope, denied: self.findings.denied.as_ref() }
+    }
+}
+
+impl SandboxSpec {
+    /// Returns the paths that a sandboxed command could write, except the pod's own directories. `None` without a
+    /// sandbox.
+    pub fn write_scope(&self, tier: SandboxBackend) -> Option<Scope> {
+        match tier {
+            SandboxBackend::Off => None,
+            _ if self.read_only => Some(Scope::default()),
+            _ => Some(self.scope.clone()),
+        }
+    }
+}
+
+/// The pod's own directories.
+#[derive(Debug, Clone)]
+pub struct PodDirs {
+    /// `TMPDIR`; mounted as `/tmp` where the backend can mount.
+    pub tmp: PathBuf,
+    /// Readable directory of spilled output.
+    pub output: PathBuf,
+    /// The lock file that every running sandbox holds shared.
+    pub lock_file: PathBuf,
+    /// `sandbox.writable_tmp`.
+    pub writable_tmp: bool,
+}
+
+/// Network access of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkAccess {
+    Off,
+    /// Only the pod's proxy, which listens on this socket.
+    Proxy {
+        socket: PathBuf,
+    },
+}
+
+/// Why a command did not start. No part of it has run.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("could not run the command: no sandbox works on this machine: {why}")]
+    Unavailable { why: String },
+    #[error("could not run the command: the sandbox ({tier}) cannot enforce this scope: {why}")]
+    CannotExpress { tier: SandboxBackend, why: String },
+    #[error("could not run the command: setting up the sandbox failed: {why}")]
+    SetupFailed { why: String },
+    #[error("could not start the command: {why}")]
+    CommandFailed { why: String },
+}
+
+impl SandboxError {
+    fn setup_failed(what: &str, why: impl std::fmt::Display) -> SandboxError {
+        SandboxError::SetupFailed { why: format!("{what}: {why}") }
+    }
+}
+
+/// The binary that runs again as the sandbox helper. Its `main` must call `helper_main` first if `is_helper` returns
+/// true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperBinary(PathBuf);
+
+impl HelperBinary {
+    /// Uses another binary than the running one. For tests, whose binary has a different `main`.
+    pub fn from_path(path: impl Into<PathBuf>) -> HelperBinary {
+        HelperBinary(path.into())
+    }
+
+    /// Makes this the helper of every sandbox compiled later in this process. Only the first call has an effect.
+    pub fn set_as_default(self) {
+        let _first = DEFAULT_HELPER.set(self);
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+static DEFAULT_HELPER: OnceLock<HelperBinary> = OnceLock::new();
+
+static COMMAND_UMASK: OnceLock<u32> = OnceLock::new();
+
+/// Sets the umask, the user's own, of every command and of git started later in this process. The process itself has a
+/// stricter umask that keeps its files private. Only the first call has an effect.
+pub fn set_command_umask(umask: u32) {
+    let _first = COMMAND_UMASK.set(umask);
+    minke_programs::set_program_umask(umask);
+}
+
+impl Default for HelperBinary {
+    /// Returns the running binary, even if its file has been replaced since.
+    fn default() -> HelperBinary {
+        if let Some(helper) = DEFAULT_HELPER.get() {
+            return helper.clone();
+        }
+        if cfg!(target_os = "linux") {
+            return HelperBinary(PathBuf::from("/proc/self/exe"));
+        }
+        HelperBinary(std::env::current_exe().unwrap_or_default())
+    }
+}
+
+/// Removes the placeholders of a killed pod. This platform creates none.
+#[cfg(not(target_os = "linux"))]
+pub fn remove_stale_placeholders(_fences: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Returns the Landlock ABI of this kernel; 0 without Landlock.
+pub(crate) fn landlock_abi() -> u32 {
+    #[cfg(target_os = "linux")]
+    return backends::landlock::abi_version();
+    #[cfg(not(target_os = "linux"))]
+    return 0;
+}
+
+/// The path of bubblewrap on all distributions. Their security policies allow user namespaces to this path only.
+const BUBBLEWRAP_PATH: &str = "/usr/bin/bwrap";
+
+/// Returns the path of the system's bubblewrap.
+pub(crate) fn system_bubblewrap() -> Option<PathBuf> {
+    let path = PathBuf::from(BUBBLEWRAP_PATH);
+    (cfg!(target_os = "linux") && path.is_file()).then_some(path)
+}
+
+/// A compiled sandbox, in which any number of commands can be started.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    backend: SandboxBackend,
+    helper: HelperBinary,
+    plan: plan::SandboxPlan,
+}
+
+impl Sandbox {
+    /// Compiles the sandbox for the current access. Reads the file system, changes nothing.
+    pub fn compile_spec(backend: SandboxBackend, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
+        let plan = compile::compile_plan(backend, spec, Restrictions::ALL)?;
+        Ok(Sandbox { backend, helper: HelperBinary::default(), plan })
+    }
+
+    /// Compiles a sandbox without some restrictions. For tests that show what each of them prevents.
+    #[doc(hidden)]
+    pub fn compile_without(
+        tier: SandboxBackend,
+        spec: &SandboxSpec,
+        left_out: Restrictions,
+    ) -> Result<Sandbox, SandboxError> {
+        let plan = compile::compile_plan(tier, spec, Restrictions::ALL.without(left_out))?;
+        Ok(Sandbox { backend: tier, helper: HelperBinary::default(), plan })
+    }
+
+    #[must_use]
+    pub fn with_helper(mut self, helper: HelperBinary) -> Sandbox {
+        self.helper = helper;
+        self
+    }
+
+    /// Uses another bubblewrap than the system's. For tests on machines without one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_bubblewrap(mut self, bwrap: impl Into<PathBuf>) -> Sandbox {
+        self.plan.bubblewrap = bwrap.into();
+        self
+    }
+
+    pub fn backend(&self) -> SandboxBackend {
+        self.backend
+    }
+
+    /// Starts a command in the sandbox. Returns after its exec succeeded, or with the error. Blocks for a few
+    /// milliseconds.
+    pub fn start_command(&self, start: SandboxCommand) -> Result<SandboxChild, SandboxError> {
+        self.start_with_spare(None, start)
+    }
+
+    /// Starts a command with a spare helper. If the spare does not fit or has died, a new helper is started.
+    pub fn start_with_spare(
+        &self,
+        spare: Option<SpareHelper>,
+        start: SandboxCommand,
+    ) -> Result<SandboxChild, SandboxError> {
+        let started = helper::child::start_command(&self.helper, &self.plan, start, spare);
+        if matches!(started, Err(SandboxError::SetupFailed { .. })) {
+            // The cached backend may be wrong, so the next start probes again.
+            crate::backend_cache::invalidate_cache();
+        }
+        started
+    }
+}

@@ -1,0 +1,70 @@
+//! Undo snapshots: the write scope is captured before the first command of a run, so that its changes can be
+//! undone.
+//!
+//! Elsewhere: reading the files (`undo`), restoring them (the client call `Undo`).
+//! Invariant: a command of a run starts only after the capture, or after an alert that the scope cannot be
+//! captured (`a_command_waits_until_its_scope_is_captured`).
+
+use minke_record::{AlertLevel, AlertSource, Large, RunId, Snapshot, SnapshotFile, SnapshotWhen};
+
+use crate::pod::{Pod, StepBuilder};
+use crate::step::Effect;
+
+impl Pod {
+    /// Returns whether a command must wait for the capture, and requests the capture if necessary.
+    pub(crate) fn start_capture_if_needed(&mut self, step: &mut StepBuilder) -> bool {
+        let Some(run) = self.state.facts.run.as_ref().filter(|run| !run.captured) else { return false };
+        if self.volatile.capture_failed {
+            return false;
+        }
+        if self.volatile.capturing_before != Some(run.id) {
+            self.volatile.capturing_before = Some(run.id);
+            step.add_effect(Effect::Capture { run: run.id, when: SnapshotWhen::Before });
+        }
+        true
+    }
+
+    /// Requests a capture after the run, so that its changes can be compared.
+    pub(crate) fn capture_after_run(&mut self, step: &mut StepBuilder, run: RunId) {
+        self.volatile.capturing_after = Some(run);
+        step.add_effect(Effect::Capture { run, when: SnapshotWhen::After });
+    }
+
+    pub(crate) fn apply_capture(
+        &mut self,
+        m: &mut StepBuilder,
+        run: RunId,
+        when: &SnapshotWhen,
+        captured: Result<Vec<SnapshotFile>, String>,
+    ) {
+        let before = *when == SnapshotWhen::Before;
+        if before {
+            let open = self.state.facts.run.as_ref().is_some_and(|open| open.id == run);
+            if self.volatile.capturing_before != Some(run) || !open {
+                return; // the run has ended
+            }
+            self.volatile.capturing_before = None;
+        } else if self.volatile.capturing_after == Some(run) {
+            self.volatile.capturing_after = None;
+        }
+        match captured {
+            Ok(files) => {
+                let of_run = (!before).then_some(run);
+                self.append_entry(
+                    m,
+                    Snapshot { call_id: None, of_run, when: when.clone(), files: Large::Here(files) },
+                );
+            }
+            Err(why) => {
+                self.volatile.capture_failed = true;
+                let message = format!("what commands change here cannot be undone: {why}");
+                self.append_alert(m, AlertLevel::Warn, AlertSource::Pod, message);
+            }
+        }
+        if before {
+            self.dispatch_ready_calls(m);
+        } else if self.volatile.stop_after_capture && self.volatile.capturing_after.is_none() {
+            self.flush_and_exit(m);
+        }
+    }
+}

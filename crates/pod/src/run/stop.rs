@@ -1,0 +1,191 @@
+//! Stopping: pause, cancel, abandon, shutdown, signals, storage failures.
+//!
+//! A run that has already ended stays ended; `shutdown` overrides `cancel`, and `cancel` overrides `pause`.
+
+use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, Trigger, TurnResult};
+
+use crate::PodTimer;
+use crate::calls::CallResult;
+use crate::pod::{PauseRequest, Pod, StepBuilder, StopMode};
+use crate::step::{Effect, ReplyBody};
+use crate::table::Disposition;
+
+/// Time for impure calls to end after a `pause`.
+const PAUSE_GRACE_MS: u64 = 10_000;
+
+impl Pod {
+    /// Pauses at a safe point: cancels the reply, drops pure calls and waits for the others.
+    pub(crate) fn pause_run(
+        &mut self,
+        step: &mut StepBuilder,
+        disposition: &Disposition,
+        detail: Option<String>,
+    ) -> ReplyBody {
+        if *disposition == Disposition::NoChange || self.volatile.pause.is_some() {
+            return ReplyBody::Ok;
+        }
+        self.cancel_reply(step);
+        let wait = self.stop_pure_calls(step);
+        self.volatile.pause = Some(PauseRequest { reason: detail });
+        if wait {
+            step.add_effect(Effect::SetTimer { timer: PodTimer::PauseGrace, at: step.now + PAUSE_GRACE_MS });
+        } else {
+            self.finish_pause(step);
+        }
+        ReplyBody::Ok
+    }
+
+    /// Finishes the pause if no call is running.
+    pub(crate) fn pause_if_quiet(&mut self, m: &mut StepBuilder) {
+        if self.running_model_calls().is_empty() {
+            m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
+            self.finish_pause(m);
+        }
+    }
+
+    pub(crate) fn end_pause_grace(&mut self, step: &mut StepBuilder) {
+        if self.volatile.pause.is_none() {
+            return;
+        }
+        for call_id in self.running_model_calls() {
+            step.add_effect(Effect::StopCall { call_id: call_id.clone() });
+            let message = "stopped by a pause; it may have taken effect";
+            self.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, message));
+        }
+        self.finish_pause(step);
+    }
+
+    fn finish_pause(&mut self, m: &mut StepBuilder) {
+        let reason = self.volatile.pause.take().and_then(|pausing| pausing.reason);
+        self.volatile.stop_reason = "paused".to_owned();
+        self.end_turn(m, TurnResult::Paused);
+        self.end_run(m, RunResult::Paused, reason);
+    }
+
+    pub(crate) fn handle_cancel(
+        &mut self,
+        step: &mut StepBuilder,
+        disposition: &Disposition,
+        by: Actor,
+        detail: Option<String>,
+    ) -> ReplyBody {
+        let why = detail.unwrap_or_else(|| "cancelled".to_owned());
+        match disposition {
+            Disposition::Cancel => self.cancel_run(step, &why),
+            Disposition::Abandon => {
+                self.abandon_run(step, &why, &by);
+                self.publish_status(step);
+            }
+            _ => {}
+        }
+        ReplyBody::Ok
+    }
+
+    /// Abandons a paused or interrupted run: closes its calls and asks.
+    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder, why: &str, by: &Actor) {
+        self.close_model_calls(step, why);
+        self.append_state_change(step, StateWord::Abandoned, why.to_owned(), by);
+        self.cancel_scheduled_resume(step);
+    }
+
+    /// Cancels the open run. If the model has not replied yet, the input leaves the context (rollback).
+    pub(crate) fn cancel_run(&mut self, m: &mut StepBuilder, why: &str) {
+        if self.volatile.pause.take().is_some() {
+            m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
+        }
+        let has_entries = self.cancel_reply(m);
+        let calls = self.has_model_calls();
+        self.close_model_calls(m, why);
+        let Some(run) = &self.state.facts.run else { return };
+        let resumed = run.trigger == Trigger::Resume;
+        let rolled_back = !has_entries && !calls && !run.produced && !resumed && run.input_at.is_some();
+        self.volatile.stop_reason = "cancelled".to_owned();
+        self.end_turn(m, TurnResult::Cancelled);
+        let result = if rolled_back { RunResult::RolledBack } else { RunResult::Cancelled };
+        self.end_run(m, result, Some(why.to_owned()));
+    }
+
+    /// Handles `shutdown`: the run ends as `cancelled`.
+    pub(crate) fn shut_down_now(&mut self, step: &mut StepBuilder) {
+        self.volatile.stop_mode = Some(StopMode::Now);
+        self.cancel_run(step, "the pod was shut down");
+        self.begin_stop(step);
+    }
+
+    /// Stops after a signal or when idle: the run ends as `interrupted`, and its calls and asks stay open, so
+    /// that it can be resumed after a reboot.
+    pub(crate) fn stop_interrupted(&mut self, m: &mut StepBuilder, why: &str) {
+        if self.volatile.stop_mode == Some(StopMode::Now) {
+            if self.volatile.stop_after_capture || self.volatile.outbox_flushing {
+                self.flush_and_exit(m);
+            }
+            return;
+        }
+        self.volatile.stop_mode = Some(StopMode::Now);
+        self.volatile.capturing_after = None;
+        self.volatile.pause = None;
+        self.cancel_reply(m);
+        for call_id in self.running_model_calls() {
+            m.add_effect(Effect::StopCall { call_id });
+        }
+        self.volatile.stop_reason = "interrupted".to_owned();
+        self.end_turn(m, TurnResult::Paused);
+        self.end_run(m, RunResult::Interrupted, Some(format!("stopped by {why}")));
+        self.begin_stop(m);
+    }
+
+    /// Stops after the capture of the last run; undo needs it.
+    pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder) {
+        self.volatile.stop_mode = Some(StopMode::Now);
+        self.refuse_pending_inputs(
+            step,
+            &ErrorCode::Conflict,
+            "the pod is stopping; send the input again to restart it",
+        );
+        self.publish_status(step);
+        if self.volatile.capturing_after.is_some() {
+            self.volatile.stop_after_capture = true;
+            return;
+        }
+        self.flush_and_exit(step);
+    }
+
+    /// Handles a failed write after the pod was rebuilt from the log: the open run ends, and no new one
+    /// starts until there is space.
+    pub(crate) fn handle_storage_failure(&mut self, m: &mut StepBuilder, message: String) {
+        self.volatile.storage_error = Some(message.clone());
+        let why = format!("could not write the log: {message}; free disk space and try again");
+        self.refuse_pending_inputs(m, &ErrorCode::StorageFailed, &why);
+        self.end_run_for_storage(m, message);
+        self.reset_ask_timers(m);
+        self.watch_starting_children(m);
+    }
+
+    /// Closes calls and asks that were lost with the failed write.
+    fn end_run_for_storage(&mut self, step: &mut StepBuilder, message: String) {
+        for ask in self.orphan_asks() {
+            self.abort_ask(step, ask, "the log could not be written");
+        }
+        self.settle_client_calls(step);
+        if self.state.facts.run.is_some() {
+            self.close_model_calls(step, "the log could not be written");
+            self.fail_run(step, ErrorCode::StorageFailed, message, true);
+        }
+    }
+
+    /// Handles free disk space. A run whose end could not be written ends now.
+    pub(crate) fn handle_storage_restored(&mut self, m: &mut StepBuilder) {
+        let Some(message) = self.volatile.storage_error.take() else { return };
+        let idle = self.volatile.reply_draft.is_none() && self.volatile.call_progress.is_empty();
+        if idle {
+            self.end_run_for_storage(m, message);
+        }
+    }
+
+    /// Returns asks without an open call.
+    pub(crate) fn orphan_asks(&self) -> Vec<minke_record::AskId> {
+        let asked = |id| self.state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(id));
+        let open = self.state.facts.asks.iter();
+        open.filter(|ask| ask.subject.call_id.is_some() && !asked(ask.id)).map(|ask| ask.id).collect()
+    }
+}

@@ -1,0 +1,399 @@
+//! Steps written while no pod runs: a new session, an offline edit, a fork.
+//!
+//! They use the same `append_entry` and `apply` as a running pod, so every writer produces a valid session.
+
+use minke_record::{
+    Actor, AlertLevel, AlertSource, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision,
+    Draft, ErrorCode, ForkOrigin, GitState, Goal, GoalChange, History, Holder, IdGenerator, Inbox,
+    InputSegment, Item, LOG_FORMAT, Millis, OpenChild, Opened, Outcome, ParentCall, PodName, QueueId,
+    QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Text, Unarchived,
+};
+use minke_thread::JobAction;
+use serde_json::Value;
+
+use crate::calls::CallResult;
+use crate::calls::asks::{AskAnswer, check_answer};
+use crate::children::messages::DescendantState;
+use crate::job::schedule::{ScheduleEvent, has_schedule};
+use crate::pod::{Pod, StepBuilder};
+use crate::run::SegmentInit;
+use crate::state::State;
+use crate::step::{CommandRefusal, Step};
+
+/// Time and random seed of a step that is written without a pod.
+#[derive(Debug, Clone, Copy)]
+pub struct StepSeed {
+    pub now: Millis,
+    pub seed: u64,
+}
+
+impl StepSeed {
+    fn step_builder(self, state: &State) -> StepBuilder {
+        let now = self.now.max(state.facts.last_ts);
+        StepBuilder { now, ids: IdGenerator::new(self.now, self.seed), result: Step::default() }
+    }
+}
+
+/// Entries to append in one write, and the blobs that must exist before.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StepDraft {
+    pub blobs: Vec<Blob>,
+    pub entries: Vec<Draft>,
+}
+
+impl From<StepBuilder> for StepDraft {
+    fn from(step: StepBuilder) -> StepDraft {
+        StepDraft { blobs: step.result.blobs, entries: step.result.entries }
+    }
+}
+
+/// Inputs for a new session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSession {
+    pub session: SessionId,
+    pub version: String,
+    pub name: PodName,
+    pub created_by: Actor,
+    pub cwd: String,
+    pub workspace: String,
+    pub git: Option<GitState>,
+    pub manifest: Value,
+    pub scope: Scope,
+    pub mandate: Option<Value>,
+    pub metadata: Option<Value>,
+    pub parent: Option<ParentCall>,
+    /// The conversation so far, for an import.
+    pub history: Vec<Item>,
+    /// The first task, stored as a queued input that the pod starts at boot.
+    pub task: Option<InitialTask>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct InitialTask {
+    pub segments: Vec<InputSegment>,
+    pub op_id: Option<String>,
+    pub from: Actor,
+}
+
+/// Returns the first step of a new session.
+pub fn new_session(at: StepSeed, new: NewSession) -> StepDraft {
+    let mut pod = Pod::new(State::default());
+    let mut step = at.step_builder(&pod.state);
+    // The jobs that a schedule creates get the input. The scheduled job itself never runs.
+    let scheduled = has_schedule(new.mandate.as_ref());
+    let task = new.task.filter(|_| !scheduled);
+    let history = new.history;
+    pod.append_entry(
+        &mut step,
+        SessionStart {
+            session: new.session,
+            format: LOG_FORMAT,
+            version: new.version,
+            name: new.name,
+            created_by: new.created_by,
+            cwd: new.cwd,
+            workspace: new.workspace,
+            git: new.git,
+            manifest: new.manifest,
+            scope: new.scope,
+            mandate: new.mandate,
+            metadata: new.metadata,
+            parent: new.parent,
+            from: None,
+        },
+    );
+    if !history.is_empty() {
+        pod.start_segment(&mut step, import_segment(history));
+    }
+    pod.start_schedule(&mut step);
+    if let Some(task) = task {
+        let id = QueueId(step.ids.next_uuid());
+        let InitialTask { segments, op_id, from } = task;
+        pod.append_entry(
+            &mut step,
+            QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue, attached: Vec::new() },
+        );
+    }
+    step.into()
+}
+
+/// Returns a segment for an imported history. The pod starts its own segment before its first request.
+fn import_segment(items: Vec<Item>) -> SegmentInit {
+    SegmentInit {
+        reason: SegmentReason::Import,
+        system_prompt: Text::default(),
+        tools: Vec::new(),
+        config: Value::Null,
+        history: History::Here(items),
+    }
+}
+
+/// The process that writes an offline edit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfflineWriter {
+    pub pid: u32,
+    pub boot_id: String,
+    pub host: String,
+    pub version: String,
+    pub by: Actor,
+}
+
+/// A change that is written while no pod runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OfflineEdit {
+    Queue {
+        segments: Vec<InputSegment>,
+        op_id: Option<String>,
+    },
+    Notify {
+        message: String,
+        wake: bool,
+    },
+    Answer {
+        ask: AskId,
+        decision: Decision,
+        note: Option<String>,
+    },
+    Rename(PodName),
+    Archive(bool),
+    Checkpoint {
+        id: String,
+        state: Value,
+    },
+    Config {
+        key: String,
+        value: Value,
+    },
+    /// Spending and children of all descendants, as the parent knows them.
+    Descendants(DescendantState),
+    /// A different model, by its reference.
+    Model(String),
+    /// Sets the goal of the thread; `None` clears it.
+    Goal(Option<String>),
+    /// Imports a conversation into a session that has none yet.
+    Import(Vec<Item>),
+    /// Abandons a paused or interrupted run.
+    Abandon {
+        reason: String,
+    },
+    /// Pauses or cancels a job without a running pod; resumes one that has a schedule.
+    Job {
+        action: JobAction,
+        detail: Option<String>,
+    },
+    /// Records that the schedule of this job creates another job.
+    Schedule(ScheduleEvent),
+}
+
+/// Returns a step with `opened{as: visit}` and the change.
+pub fn apply_offline_edit(
+    state: &State,
+    at: StepSeed,
+    writer: OfflineWriter,
+    edit: OfflineEdit,
+) -> Result<StepDraft, CommandRefusal> {
+    let mut pod = Pod::new(state.clone());
+    let mut step = at.step_builder(state);
+    pod.append_entry(
+        &mut step,
+        Opened {
+            epoch: state.facts.epoch.saturating_add(1),
+            pid: writer.pid,
+            boot_id: writer.boot_id,
+            host: writer.host,
+            version: writer.version,
+            holder: Holder::Visit,
+            fence: None,
+            own: None,
+        },
+    );
+    let by = writer.by;
+    match edit {
+        OfflineEdit::Queue { op_id: Some(op_id), .. } if state.op_result(&op_id).is_some() => {
+            return Ok(StepDraft::default());
+        }
+        OfflineEdit::Queue { segments, op_id } => {
+            let limit = state.manifest.pod.limits.queue;
+            if state.facts.queue.len() as u64 >= limit {
+                return Err(CommandRefusal::new(
+                    ErrorCode::TooMany,
+                    format!("the queue is full: {limit} inputs (pod.limits.queue)"),
+                ));
+            }
+            let id = QueueId(step.ids.next_uuid());
+            pod.append_entry(
+                &mut step,
+                QueuedInput { id, segments, op_id, from: by, mode: QueueMode::Queue, attached: Vec::new() },
+            );
+        }
+        OfflineEdit::Notify { message, wake } => {
+            let message = Some(message.into());
+            pod.append_entry(&mut step, Inbox { from: by, from_seq: None, event: None, message, wake });
+        }
+        OfflineEdit::Answer { ask, decision, note } => {
+            let answer = AskAnswer { ask, decision, note, by };
+            check_answer(state, step.now, &answer)?;
+            let waits = state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(ask));
+            if !waits {
+                let message = format!("the client's call that question {ask} was about is gone");
+                return Err(CommandRefusal::new(ErrorCode::NotFound, message));
+            }
+            pod.answer_ask_offline(&mut step, answer);
+        }
+        OfflineEdit::Model(reference) => {
+            for (key, value) in state.model_changes(&reference) {
+                pod.append_entry(&mut step, ConfigChanged { key, value, by: by.clone() });
+            }
+        }
+        OfflineEdit::Rename(name) => {
+            pod.append_entry(&mut step, Renamed { name, by });
+        }
+        OfflineEdit::Archive(true) => {
+            pod.append_entry(&mut step, Archived { by });
+        }
+        OfflineEdit::Archive(false) => {
+            pod.append_entry(&mut step, Unarchived { by });
+        }
+        OfflineEdit::Checkpoint { id, state } => {
+            pod.append_entry(&mut step, Checkpoint { id, state });
+        }
+        OfflineEdit::Descendants(DescendantState { paid, children }) => {
+            let opened = step.result.entries.len();
+            pod.append_spending(&mut step, &paid);
+            for child in children {
+                let same = |known: &&OpenChild| {
+                    known.ended.is_none() && known.budget == child.budget && known.line == child.line
+                };
+                if state.child(child.session).filter(same).is_none() {
+                    pod.append_entry(&mut step, child);
+                }
+            }
+            if step.result.entries.len() == opened {
+                return Ok(StepDraft::default());
+            }
+        }
+        OfflineEdit::Config { key, value } => {
+            if key == crate::budget::BUDGET_KEY {
+                pod.check_budget_change(&value, &by)?;
+            }
+            pod.append_entry(&mut step, ConfigChanged { key, value, by });
+        }
+        OfflineEdit::Goal(goal) => {
+            let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
+            pod.append_entry(
+                &mut step,
+                Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None },
+            );
+        }
+        OfflineEdit::Import(items) => {
+            if state.segment.is_some() || !state.context.is_empty() || !state.facts.queue.is_empty() {
+                let message = "history can be imported only into a thread without a conversation";
+                return Err(CommandRefusal::new(ErrorCode::Conflict, message));
+            }
+            pod.start_segment(&mut step, import_segment(items));
+        }
+        OfflineEdit::Abandon { reason } => {
+            if state.facts.run.is_some() {
+                pod.interrupt_open_run(&mut step, "the process ended");
+            }
+            if pod.state.resumable_run().is_none() {
+                return Err(CommandRefusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
+            }
+            pod.abandon_run(&mut step, &reason, &by);
+        }
+        OfflineEdit::Job { action, detail } => {
+            let opened = step.result.entries.len();
+            pod.apply_job_action_offline(&mut step, action, detail, &by)?;
+            if step.result.entries.len() == opened {
+                return Ok(StepDraft::default());
+            }
+        }
+        OfflineEdit::Schedule(event) => {
+            let opened = step.result.entries.len();
+            pod.apply_schedule_event(&mut step, event);
+            if step.result.entries.len() == opened {
+                return Ok(StepDraft::default());
+            }
+        }
+    }
+    Ok(step.into())
+}
+
+/// The fork to create and its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForkRequest {
+    pub session: SessionId,
+    pub name: PodName,
+    pub created_by: Actor,
+    pub version: String,
+    pub from: ForkOrigin,
+    /// The working directory; the parent's if absent.
+    pub cwd: Option<String>,
+    /// Set if a job is retried.
+    pub mandate: Option<Value>,
+    /// Why the new job starts paused.
+    pub pause_reason: Option<String>,
+}
+
+/// Returns the first step of a fork, from the parent's state at the fork point. The fork copies context,
+/// tasks, goal and configuration and closes open calls as `cancelled`.
+pub fn fork_session(parent: &State, at: StepSeed, request: ForkRequest) -> Result<StepDraft, CommandRefusal> {
+    let Some(about) = parent.facts.about.clone() else {
+        return Err(CommandRefusal::new(ErrorCode::Internal, "the parent's log has no session_start"));
+    };
+    let same_as = request.from.seq;
+    let mut pod = Pod::new(State { next_seq: 0, ..parent.clone() });
+    let mut step = at.step_builder(parent);
+    pod.append_entry(
+        &mut step,
+        SessionStart {
+            session: request.session,
+            format: LOG_FORMAT,
+            version: request.version,
+            name: request.name,
+            created_by: request.created_by,
+            cwd: request.cwd.unwrap_or(about.cwd),
+            workspace: about.workspace,
+            git: None,
+            manifest: about.manifest,
+            scope: about.scope,
+            mandate: request.mandate.clone(),
+            metadata: None,
+            parent: None,
+            from: Some(request.from),
+        },
+    );
+    if let Some(segment) = parent.segment.clone() {
+        pod.start_segment(
+            &mut step,
+            SegmentInit {
+                reason: SegmentReason::Fork,
+                system_prompt: segment.system_prompt,
+                tools: segment.tools.as_ref().clone(),
+                config: segment.config,
+                history: History::SameAs { same_as },
+            },
+        );
+    }
+    let open: Vec<_> = pod.state.facts.calls.iter().map(|call| call.call_id.clone()).collect();
+    for call_id in open {
+        debug_assert!(!matches!(pod.state.open_call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
+        let result =
+            CallResult::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
+        pod.settle_call(&mut step, &call_id, result);
+    }
+    pod.start_schedule(&mut step);
+    let scheduled = has_schedule(request.mandate.as_ref());
+    let objective = request.mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
+    if let Some(objective) = objective.filter(|_| !scheduled) {
+        let (id, from) = (QueueId(step.ids.next_uuid()), Actor::from_job(request.session));
+        let segments = vec![InputSegment::Text { content: objective.into() }];
+        let (op_id, mode, attached) = (None, QueueMode::Queue, Vec::new());
+        pod.append_entry(&mut step, QueuedInput { id, segments, op_id, from, mode, attached });
+    }
+    if let Some(why) = request.pause_reason {
+        pod.append_alert(&mut step, AlertLevel::Error, AlertSource::Pod, why.clone());
+        pod.pause_from_start(&mut step, why);
+    }
+    Ok(step.into())
+}
