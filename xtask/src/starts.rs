@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 const REVIEWED_STARTS: [(&str, &str); 11] = [
     ("crates/cli/src/store.rs", "program"),
     ("crates/cli/src/top/mod.rs", "std::env::current_exe()?"),
-    ("crates/cli/src/tour/outside.rs", "binary"),
-    ("crates/cli/src/tour/place.rs", "sh"),
-    ("crates/client/src/launch.rs", "executable().map_err(failed(\"find the executable of\"))?"),
+    ("crates/cli/src/tour/launcher.rs", "binary"),
+    ("crates/cli/src/tour/workspace.rs", "sh"),
+    ("crates/client/src/launch.rs", "current_executable().map_err(failed(\"find the executable of\"))?"),
     ("crates/exec/src/fence/spare.rs", "helper.path()"),
     ("crates/exec/src/git.rs", "&self.program"),
     ("crates/host/src/instance.rs", "executable"),

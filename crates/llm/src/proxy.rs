@@ -88,7 +88,7 @@ impl ProxyConfig {
                 format!("the variable {variable} does not contain a proxy URL, such as http://proxy:3128");
             return Err(ProviderError::new(ProviderErrorKind::Proxy, text));
         }
-        // Use the proxy settings of the system if there is no variable.
+        // Use the proxy settings of the system if there is not a variable.
         let system = cfg!(any(target_os = "macos", target_os = "windows"));
         if system && self.http.is_none() && self.https.is_none() {
             return Ok(builder);

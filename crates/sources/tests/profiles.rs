@@ -323,7 +323,7 @@ fn a_key_that_is_none_is_refused_with_its_line() {
         ("memory = { enabled = true }", 3, "memory"),
         ("sandbox = { mode = 'off' }", 3, "--unsandboxed"),
         ("sandbox = { lifted = { 'x' } }", 3, "--lift"),
-        ("pod = {}", 3, "`pod` is no field"),
+        ("pod = {}", 3, "`pod` is not a field"),
     ] {
         let error = refused(fields);
         assert!(error.contains(&format!("p.lua:{line}: ")), "{fields}: {error}");

@@ -131,7 +131,7 @@ fn whatever_lies_in_the_place_of_an_asset_is_told() {
         ("$workspace/gone", "does not exist"),
         ("$user/fifo", "not a file"),
         ("$user/long", "65537 bytes"),
-        ("$user/nul", "$user/nul:1: there is a NUL"),
+        ("$user/nul", "$user/nul:1: it contains a NUL"),
         ("$user/gone", "does not exist"),
         ("$user/../secret", "behind `$user/` belong"),
         ("$home/x", "begins with none"),

@@ -170,7 +170,7 @@ const SCENES: [(&str, &str, SceneFn); 4] = [
 fn stage_conversation(house: &SceneHome) -> Result<TerminalStage, String> {
     let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", FIX_SCRIPT)?, SIZE)
         .map_err(error_text)?;
-    stage.wait_for_still_text("what is to be done?")?;
+    stage.wait_for_still_text("describe a task")?;
     stage.press_keys("Let the greeting say whom it greets\r").map_err(error_text)?;
     stage.wait_for_still_text("takes it back")?;
     Ok(stage)
@@ -179,7 +179,7 @@ fn stage_conversation(house: &SceneHome) -> Result<TerminalStage, String> {
 fn stage_ask(house: &SceneHome) -> Result<TerminalStage, String> {
     let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", ASK_SCRIPT)?, SIZE)
         .map_err(error_text)?;
-    stage.wait_for_still_text("what is to be done?")?;
+    stage.wait_for_still_text("describe a task")?;
     stage.press_keys("Publish it when the tests are green\r").map_err(error_text)?;
     stage.wait_for_still_text("git push origin main")?;
     Ok(stage)

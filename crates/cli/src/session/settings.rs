@@ -189,7 +189,7 @@ mod tests {
             (&["sandbox={\"mode\":\"off\"}"], &["--unsandboxed"]),
             (&["sandbox.lifted=[\"/x\"]"], &["--lift"]),
             (&["permissions.rules=[]"], &["no key", "`permissions.rule`"]),
-            (&["permissions={\"rules\":[]}"], &["`permissions.rules` is no key"]),
+            (&["permissions={\"rules\":[]}"], &["`permissions.rules` is not a key"]),
             (&["permissions.default_action=alow"], &["permissions.default_action", "`alow`", "`deny`"]),
             (&["permissions.rule=[{\"action\":\"alow\"}]"], &["`permissions.rule`", "entry 1", "alow"]),
             (&["permissions.rule=[{\"action\":\"deny\",\"tol\":\"Bash\"}]"], &["tol"]),

@@ -46,7 +46,7 @@ fn what_config_shows_is_what_a_pod_gets() {
     let shown = run_ok(&world, &["config", "show", "--json", "--set", "worker.max_tokens=500"]);
     let shown: Value = serde_json::from_str(&shown.out).unwrap();
     let done = run_ok(&world, &["exec", "--set", "worker.max_tokens=500", "Say hello"]);
-    assert!(done.err.contains("`worker.max_turns` is left out"), "the alert is printed: {}", done.err);
+    assert!(done.err.contains("`worker.max_turns` is ignored"), "the alert is printed: {}", done.err);
     let start = session_start(&world, "tale");
     let manifest = &start["manifest"];
     let mut compared = 0;

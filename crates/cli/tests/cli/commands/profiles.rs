@@ -127,7 +127,7 @@ fn children_are_made_from_registered_profiles() {
     }
     let (outcome, text) = results.last().unwrap();
     assert!(
-        outcome != "done" && text.contains("none.lua") && text.contains("no such file"),
+        outcome != "done" && text.contains("none.lua") && text.contains("does not exist"),
         "{outcome}: {text}"
     );
     let tools = &entries_of_kind(&world, "boss", "segment_start").remove(0)["tools"];

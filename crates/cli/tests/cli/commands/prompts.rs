@@ -234,9 +234,9 @@ text = "Sorry."
     for words in [&["config", "check"][..], &["exec", "--model", "scripted:demo", "hi"]] {
         let done = world.run_minke(words);
         assert_eq!(done.code, Some(2), "{words:?}: {}{}", done.out, done.err);
-        assert!(done.err.contains("catalog.toml: `lop` is no key of the catalog"), "{}", done.err);
+        assert!(done.err.contains("catalog.toml: `lop` is not a catalog key"), "{}", done.err);
     }
     let woken = world.run_minke(&["exec", "--resume", "pack", "once more"]);
     assert_ne!(woken.code, Some(0));
-    assert!(woken.err.contains("`lop` is no key of the catalog"), "{}", woken.err);
+    assert!(woken.err.contains("`lop` is not a catalog key"), "{}", woken.err);
 }

@@ -177,7 +177,7 @@ fn a_result_is_cut_to_what_the_manifest_allows() {
     let result = entries_of_kind(&log, "tool_result")[0];
     let content = result["item"]["content"].as_str().unwrap();
     assert!(content.len() < 2_400, "{}", content.len());
-    assert!(content.contains("bytes are shown (worker.tool_output); all of it is in "), "{content}");
+    assert!(content.contains("bytes are shown (worker.tool_output); full output: "), "{content}");
     assert!(result["item"]["blob"].is_string());
 }
 

@@ -119,11 +119,11 @@ fn what_cannot_be_imported_is_refused_and_nothing_is_made() {
     std::fs::create_dir(world.work_dir().join("folder")).unwrap();
     std::fs::File::create(world.work_dir().join("huge.jsonl")).unwrap().set_len(1 << 40).unwrap();
     for (bad, says) in [
-        (&["notes.txt"][..], "no session file of Claude Code, Codex or Minke"),
+        (&["notes.txt"][..], "not a session file of Claude Code, Codex or Minke"),
         (&["empty.jsonl"], "it is empty"),
         (&["log.jsonl"], "thread export"),
         (&["folder"], "directory"),
-        (&["huge.jsonl"], "at most"),
+        (&["huge.jsonl"], "the limit is"),
         (&["missing.jsonl"], "could not read"),
         (&["codex-older.jsonl", "--format", "claude"], "format `codex`"),
         (&["codex-older.jsonl", "--cwd", "/nowhere/at/all"], "/nowhere/at/all"),

@@ -93,7 +93,11 @@ fn a_clone_without_a_git_outside_the_workspace_says_what_was_searched() {
         };
         let done = world.run_command(command);
         assert_ne!(done.code, Some(0), "{path:?}: {done:?}");
-        assert!(done.err.contains("no program `git`") && done.err.contains(said), "{path:?}: {}", done.err);
+        assert!(
+            done.err.contains("could not find the program `git`") && done.err.contains(said),
+            "{path:?}: {}",
+            done.err
+        );
         assert!(!mark.exists(), "{path:?}");
     }
 }

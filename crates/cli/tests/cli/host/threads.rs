@@ -47,7 +47,7 @@ fn lists_and_searches_follow_the_logs() {
     std::fs::write(&index, "nonsense").unwrap();
     let done = world.run_minke(&["thread", "list"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.err.contains("made anew") && done.out.lines().count() == 3, "{done:?}");
+    assert!(done.err.contains("was rebuilt") && done.out.lines().count() == 3, "{done:?}");
     std::fs::remove_file(&index).unwrap();
     assert_eq!(thread_names(&world.run_json(&["thread", "list", "--json"])), ["one", "three", "two"]);
     let rebuilt = world.run_json(&["index", "rebuild", "--json"]);

@@ -179,7 +179,7 @@ fn unchanged(_: &mut std::process::Command, _: &CliWorld) {}
 fn a_server_without_tls_is_not_spoken_to_safely() {
     let wired = MockWorld::with_script("[[turn]]\ntext = 'never'");
     let (done, log, _world) = run_against(&format!("https://{}", wired.mock_address()), unchanged);
-    let end = check_failed(&done, &log, &["no safe connection to anthropic", "https", "ertificate"]);
+    let end = check_failed(&done, &log, &["no TLS connection to anthropic", "https", "ertificate"]);
     assert_eq!(end["retryable"], false);
     assert!(wired.mock_requests().is_empty());
 }
@@ -372,7 +372,7 @@ fn what_is_too_large_is_given_up_before_it_fills_the_memory() {
     for manner in [&[ProxyBehavior::EndlessLine], &[ProxyBehavior::Event(100 * 1024 * 1024)]] {
         let front = FaultyProxy::start_before(None, manner);
         let (done, log, _world) = run_against(&front.base, unchanged);
-        let end = check_failed(&done, &log, &["anthropic", "sent more than is taken"]);
+        let end = check_failed(&done, &log, &["anthropic", "sent more than the limit"]);
         assert_eq!(end["retryable"], false, "{end}");
         assert_eq!(front.connection_count(), 1);
         // Data sent before the limit is in the buffers of two sockets.

@@ -78,7 +78,7 @@ fn run_on_full_disk(place: &str, size: &str) {
     if said("first") == ["74"] {
         assert!(told.contains("error: ") && told.contains("  try: "), "{at}: {told}");
     }
-    if told.contains("cannot write the first step") || calls.is_empty() {
+    if told.contains("could not write the first step") || calls.is_empty() {
         // There was no space for a session at all.
         return;
     }

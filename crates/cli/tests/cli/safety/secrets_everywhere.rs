@@ -300,7 +300,7 @@ fn no_configured_secret_is_left_anywhere() {
     }
     for call in ["call_1_5", "call_5_0", "call_5_1"] {
         assert!(
-            result(call).contains("holds the secret ") || result(call).contains("hold the secret "),
+            result(call).contains("contains the secret ") || result(call).contains("contain the secret "),
             "{}",
             result(call)
         );

@@ -82,7 +82,7 @@ fn a_damaged_store_is_told_and_kept() {
     // A pod starts all the same, trusts nothing, and reports it.
     let done = world.run_minke(&["exec", "--model", "scripted:demo", "hi"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.err.contains("trust.json cannot be understood"), "{done:?}");
+    assert!(done.err.contains("trust.json is damaged"), "{done:?}");
 }
 
 /// Returns both ends of a pseudo-terminal.

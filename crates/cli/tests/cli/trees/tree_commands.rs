@@ -147,9 +147,9 @@ fn top_shows_the_tree_and_leaves_the_terminal_as_it_was() {
     top.wait_for_text("minke top");
     top.wait_for_text("tale");
     top.send_keys("a");
-    top.wait_for_text("say something");
+    top.wait_for_text("type a message");
     top.send_keys("\x03");
-    top.wait_for_text("again leaves");
+    top.wait_for_text("again to quit");
     top.send_keys("\x03");
     top.wait_for_text("minke top");
     top.send_keys("x");

@@ -66,7 +66,7 @@ fn three_pods_work_at_once_and_the_one_that_asks_is_answered_from_above() {
     let going = world.start_minke(&exec);
     while world.run_json(&["asks", "--json"]).as_array().unwrap().is_empty() {}
     let mut tui = TuiTerminal::start_tui(&world, &["attach", "tale"], SCREEN_SIZES[0]);
-    tui.wait_for_text("docs asks: may Write run?");
+    tui.wait_for_text("docs asks: allow Write to run?");
     tui.wait_for_text("lib  finished");
     tui.check_snapshots("family-asks");
     tui.send_keys("\x10");
@@ -99,11 +99,11 @@ fn a_question_in_words_is_answered_by_a_number() {
     let world = CliWorld::with_fixed_paths().with_env("MINKE_MODEL", "scripted:s.toml");
     world.write_file("s.toml", QUESTION_SCRIPT);
     let mut tui = TuiTerminal::start_tui(&world, &[], SCREEN_SIZES[0]);
-    tui.wait_for_text("what is to be done?");
+    tui.wait_for_text("describe a task");
     tui.type_text("go");
     tui.send_keys(ENTER);
     tui.wait_for_text("Which whale");
-    tui.wait_for_text("a question waits");
+    tui.wait_for_text("1 open question");
     tui.check_snapshots("question-in-words");
     // A key right after an ask has appeared does not answer it.
     let seen = std::time::Instant::now();

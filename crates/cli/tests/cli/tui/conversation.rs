@@ -49,7 +49,7 @@ fn a_question_is_a_card_and_y_answers_it() {
     for size in SCREEN_SIZES {
         let (world, going) = world_with_asking_pod();
         let mut tui = TuiTerminal::start_tui(&world, &["attach", "tale"], size);
-        tui.wait_for_text("a question waits");
+        tui.wait_for_text("1 open question");
         tui.wait_for_text("a.txt");
         tui.check_snapshot("question");
         if size == SCREEN_SIZES[0] {
@@ -69,7 +69,7 @@ fn a_question_is_a_card_and_y_answers_it() {
 fn a_question_that_somebody_else_answers_closes_here() {
     let (world, going) = world_with_asking_pod();
     let mut tui = TuiTerminal::start_tui(&world, &["attach", "tale"], SCREEN_SIZES[0]);
-    tui.wait_for_text("a question waits");
+    tui.wait_for_text("1 open question");
     tui.send_keys("n");
     tui.wait_for_text("why not?");
     tui.check_snapshots("question-note");
@@ -77,11 +77,11 @@ fn a_question_that_somebody_else_answers_closes_here() {
     let answered = world.run_minke(&["answer", asks[0]["id"].as_str().unwrap(), "approved"]);
     assert_eq!(answered.code, Some(0), "{answered:?}");
     tui.wait_for_text("Said and done.");
-    tui.wait_until_gone("a question waits");
+    tui.wait_until_gone("1 open question");
     tui.wait_until_gone("why not?");
     assert_eq!(going.wait_for_exit().code, Some(0));
     tui.wait_for_text("stopped");
-    tui.wait_until_gone("answered elsewhere");
+    tui.wait_until_gone("answered in another client");
     tui.check_snapshots("question-answered-elsewhere");
     assert!(tui.leave_tui().success());
 }
@@ -90,7 +90,7 @@ fn a_question_that_somebody_else_answers_closes_here() {
 fn a_screen_reader_is_told_of_a_question_and_its_keys() {
     let (world, going) = world_with_asking_pod();
     let mut tui = TuiTerminal::start_with_var(&world, &["attach", "tale"], ("MINKE_PLAIN", "1"));
-    tui.wait_for_text("a question waits");
+    tui.wait_for_text("1 open question");
     tui.wait_for_text("a.txt");
     tui.check_snapshots("plain-question");
     tui.send_keys("y");
@@ -132,7 +132,7 @@ fn what_is_not_understood_leaves_everything_as_it_was() {
     tui.wait_for_text("Esc again");
     tui.type_text("still here");
     tui.send_keys(CTRL_C);
-    tui.wait_for_text("again leaves");
+    tui.wait_for_text("again to quit");
     tui.send_keys(CTRL_C);
     assert!(tui.pty.wait_for_exit().success());
 }
@@ -196,7 +196,7 @@ fn a_run_is_paused_and_goes_on() {
     let world = CliWorld::with_fixed_paths().with_env("MINKE_MODEL", "scripted:s.toml");
     world.write_file("s.toml", PAUSED_SCRIPT);
     let mut tui = TuiTerminal::start_tui(&world, &[], SCREEN_SIZES[0]);
-    tui.wait_for_text("Say what is to be done");
+    tui.wait_for_text("Describe a task");
     tui.type_text("go");
     tui.send_keys(ENTER);
     tui.wait_for_text("The first part is here.");
@@ -231,7 +231,7 @@ fn a_terminal_that_is_killed_in_the_middle_of_a_run_finds_everything_again() {
     let world = CliWorld::with_fixed_paths().with_env("MINKE_MODEL", "scripted:s.toml");
     world.write_file("s.toml", HALVES_SCRIPT);
     let mut tui = TuiTerminal::start_tui(&world, &[], SCREEN_SIZES[0]);
-    tui.wait_for_text("Say what is to be done");
+    tui.wait_for_text("Describe a task");
     tui.type_text("go");
     tui.send_keys(ENTER);
     tui.wait_for_text("The first half.");
@@ -239,7 +239,7 @@ fn a_terminal_that_is_killed_in_the_middle_of_a_run_finds_everything_again() {
     kill_when_saved(&world, &mut tui, "half a thought");
     assert_eq!(world.only_live_pod()["state"], "running", "the run continues");
     let mut tui = TuiTerminal::start_tui(&world, &[], SCREEN_SIZES[0]);
-    tui.wait_for_text("lives");
+    tui.wait_for_text("running");
     tui.send_keys(ENTER);
     tui.wait_for_text("The first half. The second half.");
     tui.wait_for_text("idle");
@@ -306,7 +306,7 @@ fn minke_alone_begins_a_session_and_shows_it_the_next_time() {
         let world = CliWorld::with_fixed_paths().with_env("MINKE_MODEL", "scripted:s.toml");
         world.write_file("s.toml", ECHO_SCRIPT);
         let mut tui = TuiTerminal::start_tui(&world, &[], size);
-        tui.wait_for_text("Say what is to be done");
+        tui.wait_for_text("Describe a task");
         tui.check_snapshot("opening");
         tui.type_text("good morning");
         tui.send_keys(ENTER);
@@ -315,7 +315,7 @@ fn minke_alone_begins_a_session_and_shows_it_the_next_time() {
         assert!(tui.leave_tui().success());
         assert_eq!(world.only_live_pod()["state"], "idle");
         let mut tui = TuiTerminal::start_tui(&world, &[], size);
-        tui.wait_for_text("lives");
+        tui.wait_for_text("running");
         tui.check_snapshot("opening-later");
         tui.send_keys(ENTER);
         tui.wait_for_text("You said: good morning");
@@ -327,7 +327,7 @@ fn minke_alone_begins_a_session_and_shows_it_the_next_time() {
 fn somebody_new_gets_from_nothing_to_a_first_answer() {
     let world = CliWorld::with_fixed_paths();
     let mut tui = TuiTerminal::start_tui(&world, &[], (24, 80));
-    tui.wait_for_text("Which model");
+    tui.wait_for_text("Choose a model");
     tui.check_snapshots("first-run");
     let down = "\x1b[B";
     while !tui.screen_text().contains("> scripted:demo") {

@@ -47,7 +47,7 @@ fn vi_keys_are_chosen_kept_and_known() {
         // The cursor was a bar and a block, and has the terminal's own shape again.
         assert!(tui.pty.output_bytes().windows(5).any(|bytes| bytes == b"\x1b[2 q"));
         tui.send_keys("\x03");
-        tui.wait_for_text("again leaves");
+        tui.wait_for_text("again to quit");
         tui.send_keys("\x03");
         assert!(tui.pty.wait_for_exit().success());
         let bytes = tui.pty.output_bytes();
@@ -65,7 +65,7 @@ fn a_file_is_completed_before_a_pod_lives() {
         std::fs::create_dir(world.work_dir().join("notes")).unwrap();
         world.write_file("notes/plan-of-the-house.md", "Three rooms.\n");
         let mut tui = TuiTerminal::start_tui(&world, &[], size);
-        tui.wait_for_text("what is to be done?");
+        tui.wait_for_text("describe a task");
         tui.send_keys("see @notes/");
         tui.wait_for_text("plan-of-the-house.md");
         tui.send_keys("\t");
@@ -98,7 +98,7 @@ fn a_question_is_answered_with_a_key_of_ones_own() {
     ]);
     while world.run_json(&["asks", "--json"]).as_array().unwrap().is_empty() {}
     let mut tui = TuiTerminal::start_tui(&world, &["attach", "tale"], (24, 80));
-    tui.wait_for_text("a question waits");
+    tui.wait_for_text("1 open question");
     tui.wait_for_text("j once");
     tui.wait_for_text("j once  a session");
     tui.send_keys("j");
@@ -165,7 +165,7 @@ fn a_long_paste_and_a_picture_are_chips_and_go_whole() {
     tui.wait_for_text("[image dot.png]");
     tui.send_keys(ENTER);
     // A file that is not an image is refused, and the input is restored.
-    tui.wait_for_text("not taken:");
+    tui.wait_for_text("refused:");
     tui.wait_for_text("> [paste 2: 40 lines][image");
     std::fs::write(&dot, TINY_PNG).unwrap();
     tui.send_keys(ENTER);
@@ -196,7 +196,7 @@ fn the_mouse_scrolls_if_it_is_wanted_and_is_given_back() {
     tui.wait_until_gone("more below");
     assert!(has(tui.pty.output_bytes(), b"\x1b[?1000h"));
     tui.send_keys("\x03");
-    tui.wait_for_text("again leaves");
+    tui.wait_for_text("again to quit");
     tui.send_keys("\x03");
     assert!(tui.pty.wait_for_exit().success());
     assert!(has(tui.pty.output_bytes(), b"\x1b[?1000l"), "the terminal's own setting is restored");

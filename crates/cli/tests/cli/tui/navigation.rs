@@ -59,7 +59,7 @@ fn questions_of_other_pods_are_seen_and_answered_from_anywhere() {
         tui.send_keys("not now");
         tui.wait_for_text("not now");
         tui.send_keys(ENTER);
-        tui.wait_for_text("nobody waits for an answer");
+        tui.wait_for_text("no open questions");
         tui.send_keys(ESC);
         tui.wait_for_text("You said: go");
         tui.wait_until_gone("ask: alt-a");
@@ -133,7 +133,7 @@ fn a_directory_that_is_held_is_joined_looked_at_or_cloned() {
         let mut busy = world.start_minke(&["exec", "--name", "busy", "--model", "scripted:s.toml", "go"]);
         busy.wait_for_stdout("Half");
         let mut tui = TuiTerminal::start_tui(&world, &[], (24, 120));
-        tui.wait_for_text("Say what is to be done");
+        tui.wait_for_text("Describe a task");
         tui.type_text("also this");
         tui.send_keys(ENTER);
         tui.wait_for_text("join busy");
@@ -178,7 +178,7 @@ fn somebody_new_finds_a_server_on_this_machine_and_chooses_it() {
     for size in SCREEN_SIZES {
         let world = CliWorld::new().with_env("OLLAMA_HOST", &start_model_server());
         let mut tui = TuiTerminal::start_tui(&world, &[], size);
-        tui.wait_for_text("Which model is to be asked?");
+        tui.wait_for_text("Choose a model.");
         let screen = tui.wait_for_text("ollama/small:1b");
         assert!(!screen.contains("bad"), "{screen}");
         assert!(screen.contains("minke tour") || size.0 < 20, "{screen}");
@@ -201,16 +201,16 @@ fn somebody_new_takes_the_tour_and_comes_back() {
     tui.wait_for_text("minke tour");
     tui.send_keys(DOWN_KEY);
     tui.send_keys(ENTER);
-    tui.wait_for_text("you only look on");
+    tui.wait_for_text("read-only:");
     tui.wait_for_text("Find out why and fix it");
     tui.send_keys("x");
-    tui.wait_for_text("only looks on");
+    tui.wait_for_text("this view is read-only");
     tui.send_keys("\x03");
-    tui.wait_for_text("again leaves");
+    tui.wait_for_text("again to quit");
     tui.send_keys("\x03");
     tui.wait_for_text("Tour");
     tui.send_keys(ESC);
-    tui.wait_for_text("Which model is to be asked?");
+    tui.wait_for_text("Choose a model.");
     assert!(tui.leave_tui().success());
 }
 
@@ -227,12 +227,12 @@ fn a_log_that_is_damaged_is_named_among_the_questions() {
     assert!(asks.err.contains("may have open asks: log.jsonl is damaged at line"), "{asks:?}");
     assert!(asks.err.contains("`minke log repair"), "{asks:?}");
     let mut tui = TuiTerminal::start_tui(&world, &[], SCREEN_SIZES[1]);
-    tui.wait_for_text("what is to be done?");
+    tui.wait_for_text("describe a task");
     tui.send_keys(ALT_A);
-    tui.wait_for_text("nobody waits for an answer");
+    tui.wait_for_text("no open questions");
     tui.wait_for_text("may have open asks: log.jsonl is damaged at line");
     tui.send_keys(ESC);
-    tui.wait_until_gone("nobody waits for an answer");
+    tui.wait_until_gone("no open questions");
     assert!(tui.leave_tui().success());
 }
 

@@ -45,7 +45,7 @@ fn the_ways_out_of_a_held_directory_have_their_picture() {
     let mut busy = world.start_minke(&["exec", "--name", "busy", "--model", "scripted:s.toml", "go"]);
     busy.wait_for_stdout("Half");
     let mut tui = TuiTerminal::start_tui(&world, &[], SCREEN_SIZES[0]);
-    tui.wait_for_text("Say what is to be done");
+    tui.wait_for_text("Describe a task");
     tui.type_text("also this");
     tui.send_keys(ENTER);
     tui.wait_for_text("join busy");

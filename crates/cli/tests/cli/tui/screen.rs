@@ -151,7 +151,7 @@ impl TuiTerminal {
     #[track_caller]
     pub(crate) fn leave_tui(mut self) -> ExitStatus {
         self.send_keys(CTRL_C);
-        self.wait_for_text("again leaves");
+        self.wait_for_text("again to quit");
         self.send_keys(CTRL_C);
         let status = self.pty.wait_for_exit();
         self.check_restored();

@@ -94,10 +94,10 @@ fn a_provider_that_is_asked_again_is_counted_down() {
     let mut tui = attach_tui(&world, SCREEN_SIZES[0], "Here I am.");
     tui.type_text("second");
     tui.send_keys(ENTER);
-    tui.wait_for_text("asked again in");
+    tui.wait_for_text("retry in");
     tui.check_snapshots("retry");
     tui.wait_for_text("Now it went.");
-    tui.wait_until_gone("asked again in");
+    tui.wait_until_gone("retry in");
     assert!(tui.leave_tui().success());
 }
 
@@ -114,15 +114,15 @@ fn a_way_back_leads_to_an_earlier_input() {
     tui.send_keys(ESC);
     tui.wait_for_text("Esc again");
     tui.send_keys(ESC);
-    tui.wait_for_text("Back to");
+    tui.wait_for_text("Rewind to");
     tui.check_snapshots("way-back");
     // The newest is first, and selected.
     tui.send_keys(ENTER);
-    tui.wait_until_gone("Back to");
+    tui.wait_until_gone("Rewind to");
     tui.wait_until_gone("You said: third");
     tui.wait_for_text("You said: second");
-    tui.wait_for_text("back there");
-    tui.wait_until_gone("back there");
+    tui.wait_for_text("rewound; your input");
+    tui.wait_until_gone("rewound; your input");
     tui.check_snapshots("went-back");
     assert!(tui.leave_tui().success());
     let said = world.run_minke(&["log", "show", "tale", "--kind", "rewound"]).out;

@@ -142,7 +142,7 @@ fn what_can_be_completed_pops_up() {
         tui.wait_for_text(&format!("> {typed}"));
         tui.check_snapshots(name);
         tui.send_keys(CTRL_U);
-        tui.wait_for_text(">  say something");
+        tui.wait_for_text(">  type a message");
     }
     assert!(tui.leave_tui().success());
 }
@@ -223,7 +223,7 @@ fn several_pods_are_a_tree_and_one_that_asks_comes_first() {
         tui.check_snapshot("pods-one-asks");
         // The first row is selected: the one that asks.
         tui.send_keys(ENTER);
-        tui.wait_for_text("a question waits");
+        tui.wait_for_text("1 open question");
         tui.send_keys("y");
         tui.wait_for_text("Said and done.");
         assert!(tui.leave_tui().success());
@@ -255,7 +255,7 @@ fn keys_are_the_persons_own_and_mistakes_in_them_are_told() {
     std::fs::create_dir_all(world.home_dir().join("config")).unwrap();
     std::fs::write(world.home_dir().join("config/keys.toml"), "pods = \"f2\"\nfly = \"f3\"\n").unwrap();
     let mut tui = TuiTerminal::start_tui(&world, &["attach", "tale"], (24, 80));
-    tui.wait_for_text("no action `fly`");
+    tui.wait_for_text("unknown action `fly`");
     tui.send_keys("\x1bOQ");
     tui.wait_for_text("Pods");
     tui.send_keys(ESC);
@@ -316,7 +316,7 @@ fn a_light_theme_is_chosen_drawn_and_kept() {
     tui.send_keys("/theme light");
     tui.wait_for_text("/theme light");
     tui.send_keys(ENTER);
-    tui.wait_for_text("theme is `light`");
+    tui.wait_for_text("theme: light");
     assert!(tui.leave_tui().success());
     let kept = std::fs::read_to_string(world.home_dir().join("state/tui/settings.json")).unwrap();
     assert!(kept.contains("light"), "{kept}");
@@ -336,7 +336,7 @@ fn keys_are_answered_while_a_stream_runs_at_full_speed() {
     let world = CliWorld::new().with_env("MINKE_MODEL", "scripted:s.toml");
     world.write_file("s.toml", &fast_script());
     let mut tui = TuiTerminal::start_tui(&world, &[], (24, 80));
-    tui.wait_for_text("Say what is to be done");
+    tui.wait_for_text("Describe a task");
     tui.type_text("go");
     tui.send_keys(ENTER);
     tui.wait_for_text("full speed");
@@ -365,7 +365,7 @@ fn the_tour_is_looked_on_at_and_told_afterwards() {
     tui.wait_for_text("Find out why and fix it");
     // Leaving does not end the tour: it prints to its end.
     tui.send_keys("\x03");
-    tui.wait_for_text("again leaves");
+    tui.wait_for_text("again to quit");
     tui.send_keys("\x03");
     let status = tui.pty.wait_for_exit();
     tui.check_restored();

@@ -329,7 +329,7 @@ pub(super) const MINKE_VARIANTS: [HostileVariant; 24] = [
         copy.write_file("evil/hooks.toml", all_hooks(copy));
         copy.create_link("evil", ".minke");
     }),
-    minke_variant(".minke as a file", ".minke (a file where a directory belongs)", |land| {
+    minke_variant(".minke as a file", ".minke (a file instead of a directory)", |land| {
         land.write_file(".minke", all_hooks(land));
     }),
     minke_variant(".minke with thousands of files", ".minke (a directory of more than", |copy| {
