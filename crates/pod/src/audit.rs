@@ -131,9 +131,13 @@ impl Audit {
     }
 
     fn check_call_result(&mut self, entry: &Entry, call_id: &CallId, outcome: &Outcome) {
-        let needs_dispatch =
-            matches!(outcome, Outcome::Done | Outcome::Failed | Outcome::TimedOut | Outcome::Lost);
         let call = self.calls.entry(call_id.clone()).or_default();
+        let needs_dispatch = match outcome {
+            Outcome::Done | Outcome::TimedOut | Outcome::Lost => true,
+            // A change that became impossible while the user was asked about it fails without a dispatch.
+            Outcome::Failed => !call.is_asked,
+            _ => false,
+        };
         let (is_repeated, dispatched) = (call.result, call.dispatches > 0);
         call.result = true;
         if is_repeated {

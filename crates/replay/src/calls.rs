@@ -162,11 +162,14 @@ impl<'l> CauseFinder<'l> {
             let message = self.result_message(result, seq)?;
             return Ok(Some(Err(message.strip_prefix(REWRITTEN_PREFIX).unwrap_or(&message).to_owned())));
         }
-        // The inspected files are in the next entry about the call.
+        // The inspected files are in the next entry about the call. A result follows an ask about the same files.
         let scripts = match &found {
             Some(CallEvent::Asked(subject)) => subject.action.as_ref(),
             Some(CallEvent::Dispatched) => dispatch.map(|dispatch| &dispatch.action),
-            Some(CallEvent::Settled(_)) | None => None,
+            Some(CallEvent::Settled(_)) => {
+                self.timeline.last_ask(&pending.call_id, step.at).and_then(|subject| subject.action.as_ref())
+            }
+            None => None,
         };
         let scripts = scripts.map(script_states).unwrap_or_default();
         let problem = match &found {

@@ -141,6 +141,14 @@ impl<'a> Timeline<'a> {
         self.process_entries(at).iter().find_map(|entry| call_event_of(&entry.kind, id))
     }
 
+    /// The latest ask about a call before an index.
+    pub(crate) fn last_ask(&self, id: &CallId, at: usize) -> Option<&'a AskSubject> {
+        self.entries_before(at).iter().rev().find_map(|entry| match call_event_of(&entry.kind, id) {
+            Some(CallEvent::Asked(subject)) => Some(subject),
+            _ => None,
+        })
+    }
+
     /// Whether the log contains more than one ask about a call from here on, before it runs or is settled.
     pub(crate) fn is_asked_again(&self, id: &CallId, at: usize) -> bool {
         let rest = self.entries.get(at..).unwrap_or_default();

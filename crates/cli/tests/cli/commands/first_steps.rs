@@ -48,9 +48,9 @@ fn undo_says_each_thing_once() {
 
     let undone = world.run_minke(&["undo", "tale"]);
     assert_eq!(undone.code, Some(1), "{undone:?}");
-    assert!(undone.err.contains("left as"), "{undone:?}");
+    assert!(undone.err.contains("1 path not restored"), "{undone:?}");
     let paths: Vec<&str> = undone.out.lines().collect();
-    assert!(matches!(paths.as_slice(), [one] if one.contains("note.txt: left as it is")), "{undone:?}");
+    assert!(matches!(paths.as_slice(), [one] if one.contains("note.txt: not restored")), "{undone:?}");
     assert_eq!(world.read_file("note.txt"), "edited by the user\n");
 }
 

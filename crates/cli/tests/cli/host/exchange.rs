@@ -72,7 +72,7 @@ fn what_is_known_of_it_is_kept_and_told() {
     let done = world.run_minke(&[&["thread", "import", "claude-tree.jsonl"][..], &MODEL_ARGS].concat());
     assert_eq!(done.code, Some(0), "{done:?}");
     for told in
-        ["6 items of a Claude Code session", "2 × line of a side chain", "`newFangled`", "begun in /w"]
+        ["6 items of a Claude Code session", "2 × line of a side chain", "`newFangled`", "started in /w"]
     {
         assert!(done.err.contains(told), "{told}: {done:?}");
     }
@@ -233,7 +233,7 @@ fn an_export_holds_no_key_and_overwrites_nothing() {
     assert!(done.code == Some(0) && done.err.contains("may contain a key"), "{done:?}");
     for format in ["minke", "claude", "codex", "markdown"] {
         let done = world.run_minke(&["thread", "export", "old", "--format", format]);
-        assert!(done.code == Some(0) && done.err.contains("masked"), "{done:?}");
+        assert!(done.code == Some(0) && done.err.contains("redacted"), "{done:?}");
         assert!(!done.out.contains(&token) && done.out.contains("[key ghp_…]"), "{}", done.out);
     }
     world.write_file("there.jsonl", "mine");

@@ -176,7 +176,7 @@ fn bad_hooks_are_alerts_and_nothing_else() {
         .iter()
         .map(|alert| alert["message"].as_str().unwrap().to_owned())
         .collect();
-    for wanted in ["hook g: it said `garbage`", "hook d: could not reach http://127.0.0.1:1"] {
+    for wanted in ["hook g: its output `garbage`", "hook d: could not reach http://127.0.0.1:1"] {
         assert!(alerts.iter().any(|alert| alert.contains(wanted)), "{wanted}: {alerts:#?}");
     }
     let said = format!("{}{}", alerts.join("\n"), done.err);
