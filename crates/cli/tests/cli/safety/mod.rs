@@ -5,6 +5,7 @@ pub(crate) mod approved_scripts;
 pub(crate) mod crash;
 pub(crate) mod full_disk;
 pub(crate) mod hooks;
+pub(crate) mod older_version;
 pub(crate) mod ordinary_commands;
 pub(crate) mod repository;
 pub(crate) mod sandboxed_tools;

