@@ -383,8 +383,13 @@ fn raw_output_keeps_the_bytes_of_the_text() {
 #[test]
 fn texts_for_people_leave_through_the_screen() {
     // The output module, protocols, sanitized drawings, and the panic message.
-    const ALLOWED_FILES: [&str; 5] =
-        ["output.rs", "process/stdio.rs", "commands/watch/top/terminal.rs", "process/panic.rs", "commands/diagnostics/tour/launcher.rs"];
+    const ALLOWED_FILES: [&str; 5] = [
+        "output.rs",
+        "process/stdio.rs",
+        "commands/watch/top/terminal.rs",
+        "process/panic.rs",
+        "commands/diagnostics/tour/launcher.rs",
+    ];
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut dirs = vec![src.clone()];
     while let Some(dir) = dirs.pop() {

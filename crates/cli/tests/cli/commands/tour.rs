@@ -404,7 +404,8 @@ impl TourObserver {
         let path = PathBuf::from(as_word(&event["path"])?);
         check_equal("sha256", &event["sha256"], &json!(file_sha256(&path)))?;
         let name = path.strip_prefix(&self.work).map_err(|e| e.to_string())?;
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/diagnostics/tour/workspace").join(name);
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/diagnostics/tour/workspace").join(name);
         check_equal("before", &event["before"], &json!(file_sha256(&source)))?;
         let text = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         let (before, after) = (text(&source), text(&path));

@@ -39,7 +39,8 @@ fn send_recorded(socket: &Path, lines: &[String]) -> Value {
     for line in lines {
         writeln!(stream, "{line}").unwrap();
     }
-    let mut replies = BufReader::new(stream).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    let mut replies =
+        BufReader::new(stream).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
     replies.find(|reply: &Value| reply["id"] == 1).expect("a reply to the request")
 }
 
