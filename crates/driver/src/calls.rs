@@ -29,7 +29,9 @@ use minke_files::ScopedFiles;
 use minke_hooks::{HookEvent, HookSet, SteeringRequest};
 use minke_llm::KeyRedactor;
 use minke_pod::{CallEnd, CallOutput, FileCheck, NestedInstructions, PreparedCall};
-use minke_record::{Action, CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, to_hex};
+use minke_record::{
+    Action, CallId, ExecutedScript, ImageBlob, Judgement, Preview, SnapshotFile, Text, to_hex,
+};
 use minke_secrets::kinds_in;
 use minke_tool::{
     CallPreview, CommandEvent, CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput,
@@ -77,6 +79,16 @@ pub(crate) struct CallRunner {
     events: mpsc::Sender<LoopEvent>,
     secret_alerts: SecretAlerts,
     nested_instructions: NestedInstructionFinder,
+}
+
+/// A call that may run.
+pub(crate) struct ApprovedCall {
+    pub(crate) call_id: CallId,
+    pub(crate) tool: String,
+    pub(crate) arguments: Text,
+    pub(crate) action: Action,
+    /// The scripts that the user approved with the command; `None` if the call needs no such check.
+    pub(crate) approved_scripts: Option<Vec<ExecutedScript>>,
 }
 
 impl CallRunner {
@@ -130,11 +142,12 @@ impl CallRunner {
     }
 
     /// Runs a call whose action was approved.
-    pub(crate) fn run_call(&mut self, call_id: CallId, tool: String, arguments: Text, action: Action) {
+    pub(crate) fn run_call(&mut self, call: ApprovedCall) {
+        let ApprovedCall { call_id, tool, arguments, action, approved_scripts } = call;
         let context = self.call_context(&call_id);
         self.spawn_task(call_id, async move {
             let result = match context.load_arguments(arguments).await {
-                Ok(arguments) => match context.find_changed_script(&action).await {
+                Ok(arguments) => match context.find_changed_script(&action, approved_scripts).await {
                     Some(message) => CallEnd::Failed { message },
                     None => context.run_tool(&tool, &arguments, action.command.as_deref()).await,
                 },
@@ -286,9 +299,13 @@ impl CallContext {
     }
 
     /// Returns an error if a script of an approved command has changed since the approval.
-    async fn find_changed_script(&self, action: &Action) -> Option<String> {
-        let line = action.command.clone().filter(|_| !action.scripts.is_empty())?;
-        let (approved, tool_context) = (action.scripts.clone(), Arc::clone(&self.tool_context));
+    async fn find_changed_script(
+        &self,
+        action: &Action,
+        approved: Option<Vec<ExecutedScript>>,
+    ) -> Option<String> {
+        let (line, approved) = (action.command.clone()?, approved?);
+        let tool_context = Arc::clone(&self.tool_context);
         let (redactor, files) = (Arc::clone(&self.redactor), Arc::clone(&self.files));
         let look = move |_: &SessionReader| {
             ScriptInspector { files: &files, cwd: &tool_context.cwd, redactor: &redactor }
@@ -673,11 +690,21 @@ mod tests {
         (CallRunner::new(toolbox, tool_context, Arc::new(redactor), session_reader, events), mailbox)
     }
 
+    fn breaking_call(call_id: &str, arguments: &str) -> ApprovedCall {
+        ApprovedCall {
+            call_id: call_id.into(),
+            tool: "Breaks".to_owned(),
+            arguments: arguments.into(),
+            action: Action::default(),
+            approved_scripts: None,
+        }
+    }
+
     #[tokio::test]
     async fn a_tool_that_panics_fails_its_call() {
         let (mut calls, mut mailbox) = new_runner();
         for arguments in ["run", "later"] {
-            calls.run_call("c".into(), "Breaks".to_owned(), arguments.into(), Action::default());
+            calls.run_call(breaking_call("c", arguments));
             let Some(LoopEvent::CallEnded { task, call_id, result }) = mailbox.recv().await else { panic!() };
             let CallEnd::Failed { message } = result else { panic!("{result:?}") };
             assert!(message.contains("broken"), "{message}");
@@ -697,9 +724,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_takes_too_long_times_out_and_a_stopped_one_is_not_heard_of() {
         let (mut calls, mut mailbox) = new_runner();
-        calls.run_call("stopped".into(), "Breaks".to_owned(), "wait".into(), Action::default());
+        calls.run_call(breaking_call("stopped", "wait"));
         calls.stop_call(&"stopped".into());
-        calls.run_call("slow".into(), "Breaks".to_owned(), "wait".into(), Action::default());
+        calls.run_call(breaking_call("slow", "wait"));
         let Some(LoopEvent::CallEnded { call_id, result, .. }) = mailbox.recv().await else { panic!() };
         assert_eq!((call_id, result), ("slow".into(), CallEnd::TimedOut { after_ms: 120_000, output: None }));
         drop(calls);

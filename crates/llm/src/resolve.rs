@@ -298,7 +298,7 @@ impl ModelResolver<'_> {
         };
         // The message omits the value, which may contain a password.
         let wrong = |why: &str| self.invalid_value("base_url", format!("({origin}) {why}"));
-        let url = Url::parse(&text).map_err(|e| wrong(&format!("is no address: {e}")))?;
+        let url = Url::parse(&text).map_err(|e| wrong(&format!("is not an HTTP URL: {e}")))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong("is not an HTTP URL: use http://HOST or https://HOST"));
         }

@@ -388,7 +388,7 @@ fn a_bad_script_is_refused_with_file_line_and_key() {
         ("[[turn]]\ntext = 'a'\ncut = true\nstop = 'end_turn'", "line 1", "ends twice"),
         ("[[turn]]\ntext = '{{nam}}'", "line 1", "`{{nam}}` is unknown"),
         ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { a = [{ b = '{{x}}' }] }", "line 1", "`{{x}}`"),
-        ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { day = 2020-01-01 }", "line 1", "a date"),
+        ("[[turn]]\n[[turn.call]]\ntool = 'X'\nargs = { day = 2020-01-01 }", "line 1", "no dates"),
         ("[[turn]]\nsteps = [{ text = 'a', delay_ms = 3 }]", "line 1", "a step is one of"),
         ("[[turn]]\nsteps = [{ error = { message = 'a' } }, { text = 'b' }]", "line 1", "continues after"),
         ("[[turn]]\ntext = 'a'\nsteps = [{ text = 'b' }]", "line 1", "`steps` replaces"),

@@ -223,5 +223,5 @@ fn a_module_that_failed_is_not_taken_for_a_cycle() {
         (0..40).map(|n| (format!("m{n}"), format!("return require('m{}')", n + 1))).collect();
     let deep: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let error = evaluate_with_modules("require('m0')", &deep).result.unwrap_err();
-    assert!(error.message.contains("16 deep"), "{error}");
+    assert!(error.message.contains("16 levels deep"), "{error}");
 }

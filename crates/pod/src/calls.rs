@@ -80,6 +80,21 @@ impl CallResult {
     }
 }
 
+/// A dispatched call that is about to run.
+struct CallStart {
+    class: Class,
+    action: Action,
+    /// Whether the user approved the call with the scripts of `action`.
+    checks_scripts: bool,
+}
+
+impl CallStart {
+    /// A call that runs again after an interruption.
+    fn again(class: Class, action: Action) -> CallStart {
+        CallStart { checks_scripts: !action.scripts.is_empty(), class, action }
+    }
+}
+
 impl Pod {
     /// Returns whether a call of the model has no result yet.
     pub(crate) fn has_model_calls(&self) -> bool {
@@ -290,17 +305,19 @@ impl Pod {
             let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
             self.append_entry(step, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
         }
-        if !approved {
-            // Only approved calls are bound to the content of their scripts.
-            action.scripts.clear();
-        }
+        // Only approved calls are bound to the content of their scripts.
+        let start = CallStart { class, action, checks_scripts: approved };
         match internal_call {
             Some(own) => self.run_internal_call(step, call, own),
-            None => self.start_call(step, call, class, action),
+            None => self.start_call(step, call, start),
         }
     }
 
-    fn start_call(&mut self, m: &mut StepBuilder, call: &OpenCall, class: Class, action: Action) {
+    fn start_call(&mut self, m: &mut StepBuilder, call: &OpenCall, start: CallStart) {
+        let CallStart { class, mut action, checks_scripts } = start;
+        if !checks_scripts {
+            action.scripts.clear();
+        }
         let progress = CallProgress::Running { class: class.clone(), action: action.clone() };
         self.volatile.call_progress.insert(call.call_id.clone(), progress);
         m.add_effect(Effect::RunCall {
@@ -309,6 +326,7 @@ impl Pod {
             arguments: call.arguments.clone(),
             class,
             action,
+            checks_scripts,
         });
     }
 
@@ -387,7 +405,7 @@ impl Pod {
                     step.add_effect(Effect::Prepare { call_id, tool, arguments });
                 }
                 (Class::Pure, _) => {
-                    self.start_call(step, &call, Class::Pure, dispatched.action.clone());
+                    self.start_call(step, &call, CallStart::again(Class::Pure, dispatched.action.clone()));
                 }
                 (Class::Verifiable, Some(preview)) => {
                     self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
@@ -415,7 +433,7 @@ impl Pod {
         let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
         match found {
             FileCheck::Before if call.by.is_none() => {
-                return self.start_call(m, &call, dispatched.class, dispatched.action);
+                return self.start_call(m, &call, CallStart::again(dispatched.class, dispatched.action));
             }
             FileCheck::Before => {
                 let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");

@@ -225,6 +225,9 @@ pub enum Effect {
         arguments: Text,
         class: Class,
         action: Action,
+        /// Whether the scripts of the command must still be those of `action`. The list may be empty: then no script
+        /// may have appeared.
+        checks_scripts: bool,
     },
     /// Stop a call and its process tree; no result arrives.
     StopCall {

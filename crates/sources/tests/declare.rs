@@ -115,7 +115,7 @@ fn a_workspace_tightens_at_once_and_the_rest_is_an_alert() {
     let message: Vec<String> = alerts.iter().map(ToString::to_string).collect();
     let file = land.path("work/.minke/config.toml").display().to_string();
     for (key, line) in [("pod.limits.children", 5), ("model.ref", 10), ("sandbox.mode", 12)] {
-        let wanted = format!("{file}:{line}: `{key}` is left out");
+        let wanted = format!("{file}:{line}: `{key}` is ignored");
         assert!(message.iter().any(|alert| alert.starts_with(&wanted)), "{wanted}: {message:?}");
     }
     assert!(message.iter().any(|alert| alert.contains("`permissions.rule[0]`")), "{message:?}");

@@ -134,7 +134,7 @@ fn whatever_lies_in_the_place_of_an_asset_is_told() {
         ("$user/nul", "$user/nul:1: it contains a NUL"),
         ("$user/gone", "does not exist"),
         ("$user/../secret", "behind `$user/` belong"),
-        ("$home/x", "begins with none"),
+        ("$home/x", "a prompt asset begins with"),
     ] {
         let error = house.instruction_text(name, true).unwrap_err();
         assert!(error.contains(word), "{name}: `{word}` is missing: {error}");

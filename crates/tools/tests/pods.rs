@@ -69,7 +69,7 @@ fn every_bad_argument_is_told_in_words() {
     for (arguments, says) in [
         ("nonsense".to_owned(), "they are not JSON"),
         (with(r#""colour":1"#), "`colour`"),
-        (r#"{"name":"A b","task":"t","scope":[]}"#.to_owned(), "`name`"),
+        (r#"{"name":"a/b","task":"t","scope":[]}"#.to_owned(), "`name`"),
         (r#"{"name":"a","task":" ","scope":[]}"#.to_owned(), "`task` is empty"),
         (long, "at most 65536 are allowed"),
         (rule(""), "`scope` is empty"),
@@ -121,7 +121,7 @@ fn every_bad_argument_is_told_in_words() {
 #[test]
 fn the_first_failure_answers() {
     let why = |arguments: &str| parse_call("SpawnPod", arguments).unwrap_err();
-    let all = r#"{"name":"A","task":"t","scope":[],"profile":"path:x"}"#;
+    let all = r#"{"name":"/","task":"t","scope":[],"profile":"path:x"}"#;
     assert!(why(all).contains("`name`"), "{}", why(all));
     let rest = r#"{"name":"a","task":"t","scope":[],"profile":"path:x"}"#;
     assert!(why(rest).contains("`scope`"), "{}", why(rest));

@@ -249,8 +249,15 @@ impl Driver {
                 self.models.stop_request(call);
             }
             Effect::Prepare { call_id, tool, arguments } => self.calls.prepare_call(call_id, tool, arguments),
-            Effect::RunCall { call_id, tool, arguments, action, .. } => {
-                self.calls.run_call(call_id, tool, arguments, action);
+            Effect::RunCall { call_id, tool, arguments, action, checks_scripts, class: _ } => {
+                let approved = checks_scripts.then(|| action.scripts.clone());
+                self.calls.run_call(crate::calls::ApprovedCall {
+                    call_id,
+                    tool,
+                    arguments,
+                    action,
+                    approved_scripts: approved,
+                });
             }
             Effect::StopCall { call_id } => {
                 self.release_queue.drop_effects(

@@ -383,7 +383,7 @@ fn observers_miss_nothing_when_they_are_killed() {
     let file = dir.path().join("after.jsonl");
     let spawn = || {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "observing::victim"]).env(VICTIM_ENV, dir.path());
+        command.args(["--exact", "observers::victim"]).env(VICTIM_ENV, dir.path());
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         command.spawn().unwrap()
     };

@@ -44,7 +44,7 @@ fn what_is_wrong_is_named_with_its_line_and_the_rest_counts() {
         ("event = 3\ncommand = \"x\"", ":5: `event` must be a string"),
         ("event = \"ask\"", ":4: a hook needs one of command, http, file, socket"),
         ("event = \"ask\"\ncommand = \"x\"\nfile = \"/x\"", "has command and file"),
-        ("event = \"ask\"\ncommand = \"\"", ":6: `command` has 1 to"),
+        ("event = \"ask\"\ncommand = \"\"", ":6: `command` must have 1 to"),
         (
             "event = \"ask\"\nhttp = \"http://example.org\"",
             ":6: `http`: plain http is only allowed to this machine",
@@ -57,7 +57,7 @@ fn what_is_wrong_is_named_with_its_line_and_the_rest_counts() {
         ),
         ("event = \"ask\"\ncommand = \"x\"\ntimeout_s = 301", "from 1 to 300"),
         ("event = \"ask\"\ncommand = \"x\"\ntimeout_s = 1.5", "from 1 to 300"),
-        ("event = \"ask\"\ncommand = \"x\"\nname = \"\"", ":7: `name` has 1 to 64"),
+        ("event = \"ask\"\ncommand = \"x\"\nname = \"\"", ":7: `name` must have 1 to 64"),
         ("event = \"run_end\"\ncommand = \"x\"\nstrict = true", ":7: `run_end` cannot steer"),
         (
             "event = \"before_tool\"\nfile = \"/x\"\nstrict = true",

@@ -84,13 +84,13 @@ mod tests {
         assert_eq!(imported.unwrap().len(), 6);
         for (values, says) in [
             (vec![call("a")], "has no result"),
-            (vec![result("a")], "waits"),
-            (vec![call("a"), call("a")], "already"),
+            (vec![result("a")], "no call `a` waits"),
+            (vec![call("a"), call("a")], "duplicate"),
             (vec![call("a"), result("a"), result("a")], "waits"),
             (vec![json!(7)], "history[0]"),
             (vec![user.clone(), json!({ "kind": "song" })], "history[1]"),
             (vec![json!({ "role": "user", "content": [1] })], "content"),
-            (vec![user; MAX_IMPORT_ITEMS + 1], "at most"),
+            (vec![user; MAX_IMPORT_ITEMS + 1], "the limit is"),
         ] {
             let api_error = parse_items(&values).unwrap_err();
             assert!(api_error.message.contains(says), "{}", api_error.message);

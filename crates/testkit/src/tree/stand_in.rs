@@ -305,7 +305,14 @@ impl StandInPod {
         if tool == agent::COMMAND_TOOL {
             self.open_calls.insert(call_id.clone());
             let (tool, class, action) = (tool.to_owned(), prepared.class, prepared.action);
-            m.step.effects.push(Effect::RunCall { call_id, tool, arguments: "".into(), class, action });
+            m.step.effects.push(Effect::RunCall {
+                call_id,
+                tool,
+                arguments: "".into(),
+                class,
+                action,
+                checks_scripts: false,
+            });
             return;
         }
         let Some(InternalCall::Pods(pods)) = prepared.internal_call else { return };
