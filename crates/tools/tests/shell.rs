@@ -376,7 +376,7 @@ async fn an_unknown_id_is_answered_with_those_that_run() {
     for name in ["BashOutput", "KillBash"] {
         let answer = pod.run_tool(name, json!({ "id": "nope" })).await;
         assert!(
-            matches!(&answer, Err(ToolError::InvalidArguments(text)) if text.contains("none runs")),
+            matches!(&answer, Err(ToolError::InvalidArguments(text)) if text.contains("no command runs")),
             "{answer:?}"
         );
     }

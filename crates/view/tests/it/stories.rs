@@ -281,7 +281,8 @@ fn a_killed_pod_says_that_it_was_started_again() {
     }));
     log.end_run("interrupted");
     log.entries.iter().for_each(|entry| conversation.apply_entry(entry));
-    let expected = ["you: x", "opened: the pod was started again", "ended interrupted (resumable): because"];
+    let expected =
+        ["you: x", "reopened: the pod was started again", "ended interrupted (resumable): because"];
     assert_eq!(conversation_lines(&conversation), expected);
     log.add_entry(json!({ "kind": "state", "state": "abandoned" }));
     assert_eq!(log.block_lines()[2], "ended interrupted: because");
@@ -461,13 +462,13 @@ fn lines_in_between_say_what_changed() {
     assert_eq!(
         log.block_lines(),
         [
-            "change: the model is now scripted/b",
-            "change: the posture is now auto",
-            "change: the name is now beta",
-            "change: allowed from now on: allow x",
-            "change: the goal is now: all green",
-            "change: archived",
-            "note: you (tui): look",
+            "settingchange: the model is now scripted/b",
+            "settingchange: the posture is now auto",
+            "settingchange: the name is now beta",
+            "settingchange: allowed from now on: allow x",
+            "settingchange: the goal is now: all green",
+            "settingchange: archived",
+            "clientnote: you (tui): look",
             "error: disk",
             "compaction: the conversation was compacted: 120,000 tokens became 9",
         ]
