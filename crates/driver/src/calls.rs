@@ -27,9 +27,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use minke_files::ScopedFiles;
 use minke_hooks::{HookEvent, HookSet, SteeringRequest};
-use minke_llm::KeyRedactor;
 use minke_pod::{CallEnd, CallOutput, FileCheck, NestedInstructions, PreparedCall};
 use minke_record::{Action, CallId, ImageBlob, Judgement, Preview, SnapshotFile, Text, to_hex};
+use minke_secrets::KeyRedactor;
 use minke_secrets::kinds_in;
 use minke_tool::{
     CallPreview, CommandEvent, CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput,
@@ -611,7 +611,7 @@ fn hash_file(files: &ScopedFiles, path: &str) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minke_llm::ResolveContext;
+    use minke_llm::{ResolveContext, build_key_redactor};
     use minke_record::{Action, Class, Scope, ToolSpec};
     use minke_session::{FileStore, RealDisk};
     use minke_tool::ToolFuture;
@@ -648,7 +648,7 @@ mod tests {
         let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
         let session_reader = SessionReader::new(store, session);
         let tool_context = ToolContext { cwd: "nowhere".into(), scope: Scope::default() };
-        let redactor = KeyRedactor::new(ResolveContext::for_process("nowhere", None));
+        let redactor = build_key_redactor(ResolveContext::for_process("nowhere", None));
         let files = Arc::new(ScopedFiles::without_grants());
         let around = minke_hooks::HookContext {
             session: String::new(),

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt;
 use minke_model::{MAX_ATTEMPTS, Model, ModelEvent, ModelStream, Prompt};
 use minke_record::Purpose;
-use minke_secrets::Redactor;
+use minke_secrets::{EventRedactor, KeyRedactor, Redactor};
 
 use parse::MAX_SCRIPT_BYTES;
 pub use parse::ScriptError;
@@ -30,9 +30,6 @@ use playback::{permanent_error, play_turn};
 use script::Script;
 pub(crate) use select_turn::{RequestAttempt, item_text};
 use select_turn::{ScriptAnswer, select_answer};
-
-use crate::key_redactor::KeyRedactor;
-use crate::redact_events::EventRedactor;
 
 /// Built-in scripts by name.
 pub(crate) const BUILT_IN_SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
@@ -88,8 +85,8 @@ impl ScriptedModel {
 
     /// Sets the redactor for the replies.
     #[must_use]
-    pub(crate) fn with_key_redactor(mut self, cover: Arc<KeyRedactor>) -> ScriptedModel {
-        self.key_redactor = Some(cover);
+    pub(crate) fn with_key_redactor(mut self, key_redactor: Arc<KeyRedactor>) -> ScriptedModel {
+        self.key_redactor = Some(key_redactor);
         self
     }
 
@@ -116,8 +113,8 @@ impl Model for ScriptedModel {
     fn stream_reply(&self, prompt: Arc<Prompt>) -> ModelStream {
         let attempt = self.next_attempt(&prompt);
         let PlayedReply { mut beats, .. } = self.play_answer(&prompt, attempt);
-        if let Some(cover) = &self.key_redactor {
-            beats = match cover.current_redactor() {
+        if let Some(key_redactor) = &self.key_redactor {
+            beats = match key_redactor.current_redactor() {
                 Ok(redactor) => redact_beats(beats, redactor),
                 Err(e) => permanent_error(&format!("could not redact keys in the scripted reply: {e}")),
             };
@@ -161,7 +158,7 @@ fn redact_beats(beats: Vec<StreamBeat>, redactor: Redactor) -> Vec<StreamBeat> {
     if redactor.is_empty() {
         return beats;
     }
-    let mut veil = EventRedactor::new(redactor.clone());
+    let mut event_redactor = EventRedactor::new(redactor.clone());
     let mut out = Vec::with_capacity(beats.len());
     let show = |events: Vec<ModelEvent>, out: &mut Vec<StreamBeat>| {
         let spoken = events.into_iter().filter(|event| !matches!(event, ModelEvent::RecordingPart(_)));
@@ -171,11 +168,11 @@ fn redact_beats(beats: Vec<StreamBeat>, redactor: Redactor) -> Vec<StreamBeat> {
         let mut events = Vec::new();
         match beat {
             StreamBeat::Event(event) => {
-                veil.redact_events(vec![event], &mut events);
+                event_redactor.redact_events(vec![event], &mut events);
                 show(events, &mut out);
             }
             StreamBeat::Fail(mut failure) => {
-                veil.flush_pending(&mut events);
+                event_redactor.flush_pending(&mut events);
                 show(events, &mut out);
                 failure.message = redactor.redact_text(&failure.message).into_owned();
                 out.push(StreamBeat::Fail(failure));
