@@ -3,8 +3,8 @@
 //! A request passes through these modules: the model of a reference (`resolve`, from `catalog`), the request
 //! bytes (`build`), the transport (`http`), the response bytes (`decode`), error kinds (`classify`) and
 //! messages for users (`error_messages`), the key sources (`key_sources`), recording (`recording`); `provider`
-//! joins them. `scripted` is a model inside the binary, and `mock` is a server that
-//! speaks the wire formats. Elsewhere: the stream contract (`model`), retries (`pod`).
+//! joins them. `scripted` is a model inside the binary. Elsewhere: a server that speaks the wire formats
+//! (`mock-llm`), the stream contract (`model`), retries (`pod`).
 
 mod build;
 mod catalog;
@@ -18,7 +18,6 @@ mod key_providers;
 mod key_sources;
 mod layers;
 mod local_servers;
-pub mod mock;
 mod provider;
 mod provider_keys;
 mod proxy;
@@ -47,7 +46,9 @@ pub use recording::{
     Recording, RecordingError, RecordingWriter, TrailerError, TrailerErrorKind,
 };
 pub use resolve::{ModelRequest, ResolveError, ResolvedModel, canonical_reference, resolve_model};
-pub use scripted::{ScriptError, ScriptedModel};
+pub use scripted::{
+    BUILT_IN_SCRIPTS, PlayedReply, RequestAttempt, ScriptError, ScriptedModel, StreamBeat, item_text,
+};
 pub use settings::{
     CachingMode, ModelCapability, ModelSettings, ProviderQuirks, ReasoningKind, ToolUseSupport, WireScheme,
 };

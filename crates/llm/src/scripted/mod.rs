@@ -25,14 +25,14 @@ use minke_secrets::{EventRedactor, KeyRedactor, Redactor};
 
 use parse::MAX_SCRIPT_BYTES;
 pub use parse::ScriptError;
-pub(crate) use playback::StreamBeat;
+pub use playback::StreamBeat;
 use playback::{permanent_error, play_turn};
 use script::Script;
-pub(crate) use select_turn::{RequestAttempt, item_text};
+pub use select_turn::{RequestAttempt, item_text};
 use select_turn::{ScriptAnswer, select_answer};
 
 /// Built-in scripts by name.
-pub(crate) const BUILT_IN_SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
+pub const BUILT_IN_SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
 
 /// A model that plays a script.
 pub struct ScriptedModel {
@@ -125,14 +125,15 @@ impl Model for ScriptedModel {
 
 /// The script's answer to a request.
 #[derive(Debug)]
-pub(crate) struct PlayedReply {
+pub struct PlayedReply {
     /// The number of the turn that answers, from 1.
-    pub(crate) turn_number: Option<usize>,
-    pub(crate) beats: Vec<StreamBeat>,
+    pub turn_number: Option<usize>,
+    pub beats: Vec<StreamBeat>,
 }
 
 impl ScriptedModel {
-    pub(crate) fn play_answer(&self, prompt: &Prompt, attempt: RequestAttempt) -> PlayedReply {
+    /// Returns the answer to one attempt of a request, without redaction.
+    pub fn play_answer(&self, prompt: &Prompt, attempt: RequestAttempt) -> PlayedReply {
         let (turn_number, beats) = match select_answer(&self.script, self.pod.as_deref(), prompt, attempt) {
             ScriptAnswer::Turn(turn) => (Some(turn.number), play_turn(&self.script, turn, prompt, &self.cwd)),
             ScriptAnswer::Error(turn) => (Some(turn.number), playback::play_error(turn)),
