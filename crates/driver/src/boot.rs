@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use minke_client::{PodReady, PodStartFailure, ReadyLine, UserHome, find_ancestors};
 use minke_hooks::HookSet;
-use minke_llm::{KeyRedactor, ResolveContext};
+use minke_llm::{ResolveContext, build_key_redactor};
 use minke_manifest::{Limits, SandboxMode, SyncMode};
 use minke_pod::{BootInfo, InputKind, Pod, State};
 use minke_policy::SandboxBackend;
@@ -28,6 +28,7 @@ use minke_registry::{
     PathsError, PodLimits, RegistryError, RuntimeDir, ScopeLease, ScopeRow, ScopeTicket, SocketPath,
     UserPaths,
 };
+use minke_secrets::KeyRedactor;
 use minke_session::{AppendError, OpenSession, SessionStore, StoreError};
 use minke_tool::ToolContext;
 use tokio::net::UnixListener;
@@ -227,7 +228,7 @@ fn start_pod(
         place: ToolContext { cwd: PathBuf::from(&about.cwd), scope: about.scope.clone() },
         limits: table_limits(&state.manifest.pod.limits),
         runtime: runtime.clone(),
-        redactor: Arc::new(KeyRedactor::new(env.clone())),
+        redactor: Arc::new(build_key_redactor(env.clone())),
         env,
         policy_inputs,
         shelf: places.load_library(),

@@ -27,11 +27,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use minke_files::ScopedFiles;
 use minke_hooks::{HookEvent, HookSet, SteeringRequest};
-use minke_llm::KeyRedactor;
 use minke_pod::{CallEnd, CallOutput, FileCheck, NestedInstructions, PreparedCall};
-use minke_record::{
-    Action, CallId, ExecutedScript, ImageBlob, Judgement, Preview, SnapshotFile, Text, to_hex,
-};
+use minke_record::Action;
+use minke_record::CallId;
+use minke_record::ExecutedScript;
+use minke_record::ImageBlob;
+use minke_record::Judgement;
+use minke_record::Preview;
+use minke_record::SnapshotFile;
+use minke_record::Text;
+use minke_record::to_hex;
+use minke_secrets::KeyRedactor;
 use minke_secrets::kinds_in;
 use minke_tool::{
     CallPreview, CommandEvent, CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput,
@@ -628,7 +634,7 @@ fn hash_file(files: &ScopedFiles, path: &str) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minke_llm::ResolveContext;
+    use minke_llm::{ResolveContext, build_key_redactor};
     use minke_record::{Action, Class, Scope, ToolSpec};
     use minke_session::{FileStore, RealDisk};
     use minke_tool::ToolFuture;
@@ -665,7 +671,7 @@ mod tests {
         let session = "01890000-0000-7000-8000-000000000000".parse().expect("it is an id");
         let session_reader = SessionReader::new(store, session);
         let tool_context = ToolContext { cwd: "nowhere".into(), scope: Scope::default() };
-        let redactor = KeyRedactor::new(ResolveContext::for_process("nowhere", None));
+        let redactor = build_key_redactor(ResolveContext::for_process("nowhere", None));
         let files = Arc::new(ScopedFiles::without_grants());
         let around = minke_hooks::HookContext {
             session: String::new(),

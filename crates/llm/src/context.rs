@@ -5,10 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::http::HttpPool;
+use minke_secrets::EnvLookup;
 
-/// Looks up an environment variable.
-pub type EnvLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+use crate::http::HttpPool;
 
 /// The inputs of model resolution.
 #[derive(Clone)]

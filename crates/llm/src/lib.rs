@@ -2,9 +2,9 @@
 //!
 //! A request passes through these modules: the model of a reference (`resolve`, from `catalog`), the request
 //! bytes (`build`), the transport (`http`), the response bytes (`decode`), error kinds (`classify`) and
-//! messages for users (`error_messages`), redaction (`redact_events`, `key_redactor`), recording
-//! (`recording`); `provider` joins them. `scripted` is a model inside the binary, and `mock` is a server that
-//! speaks the wire formats. Elsewhere: the stream contract (`model`), retries (`pod`).
+//! messages for users (`error_messages`), the key sources (`key_sources`), recording (`recording`); `provider`
+//! joins them. `scripted` is a model inside the binary. Elsewhere: a server that speaks the wire formats
+//! (`mock-llm`), the stream contract (`model`), retries (`pod`).
 
 mod build;
 mod catalog;
@@ -15,15 +15,13 @@ mod error;
 mod error_messages;
 mod http;
 mod key_providers;
-mod key_redactor;
+mod key_sources;
 mod layers;
 mod local_servers;
-pub mod mock;
 mod provider;
 mod provider_keys;
 mod proxy;
 mod recording;
-mod redact_events;
 mod resolve;
 mod scripted;
 mod settings;
@@ -35,12 +33,12 @@ pub use catalog::{
     Catalog, CatalogError, ListedModel, LongContextPrices, ModelListing, TokenPrices, ValueOrigin,
     list_models,
 };
-pub use context::{EnvLookup, ResolveContext};
+pub use context::ResolveContext;
 pub use decode::ReplyDecoder;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use http::HttpPool;
 pub use key_providers::{KeyProvider, key_provider, key_providers};
-pub use key_redactor::KeyRedactor;
+pub use key_sources::build_key_redactor;
 pub use layers::ResolvedField;
 pub use local_servers::{LocalModel, local_models, local_providers};
 pub use recording::{
@@ -48,7 +46,9 @@ pub use recording::{
     Recording, RecordingError, RecordingWriter, TrailerError, TrailerErrorKind,
 };
 pub use resolve::{ModelRequest, ResolveError, ResolvedModel, canonical_reference, resolve_model};
-pub use scripted::{ScriptError, ScriptedModel};
+pub use scripted::{
+    BUILT_IN_SCRIPTS, PlayedReply, RequestAttempt, ScriptError, ScriptedModel, StreamBeat, item_text,
+};
 pub use settings::{
     CachingMode, ModelCapability, ModelSettings, ProviderQuirks, ReasoningKind, ToolUseSupport, WireScheme,
 };

@@ -2,7 +2,7 @@
 //!
 //! Here: from a prompt to the events of its reply: building, sending, decoding, pricing, recording.
 //! Elsewhere: the request bytes (`build`), the transport (`http`), the decoders (`decode`), redaction
-//! (`redact_events`), messages for users (`error_messages`). Invariant: a stream ends with `Done` or with one
+//! (`secrets`), messages for users (`error_messages`). Invariant: a stream ends with `Done` or with one
 //! error, preceded by the trailer of its recording, and the key leaves this file only in its header
 //! (`tests/http.rs`).
 
@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use minke_model::{Model, ModelError, ModelEvent, ModelStream, Prompt, RecordingPart};
 use minke_record::to_hex;
-use minke_secrets::{Redactor, Secret};
+use minke_secrets::{EventRedactor, Redactor, Secret};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
@@ -28,7 +28,6 @@ use crate::error_messages::{RequestTarget, to_model_error};
 use crate::http::{HttpPool, HttpResponse, HttpTimeouts, PostRequest, endpoint_url, sensitive_header};
 use crate::provider_keys::{KeyStatus, ProviderKeys};
 use crate::recording::{AttemptHeader, AttemptTrailer};
-use crate::redact_events::EventRedactor;
 use crate::settings::ModelSettings;
 
 /// The largest part of an error body that is read.

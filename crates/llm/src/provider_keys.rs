@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use minke_secrets::{FoundSecret, KeyLookup, KeyStore, Redactor, Secret, SecretError, find_secret};
+use minke_secrets::{
+    EnvLookup, FoundSecret, KeyLookup, KeySources, KeyStore, Redactor, Secret, SecretError, find_secret,
+};
 use reqwest::Url;
 
 use crate::catalog::{AuthConfig, Catalog, KeySourceNames, OneOrMany, ValueOrigin};
-use crate::context::{EnvLookup, ResolveContext};
-use crate::key_redactor::KeySources;
+use crate::context::ResolveContext;
+use crate::key_sources::list_key_sources;
 
 /// Finds the key each time one is needed, so that a key stored later is found.
 #[derive(Clone)]
@@ -46,7 +48,7 @@ impl ProviderKeys {
             AuthConfig::None => None,
             AuthConfig::ApiKey(source_names) => Some(key_lookup(provider, source_names, context)),
         };
-        let other_keys = KeySources::new(catalog, context);
+        let other_keys = list_key_sources(catalog, context);
         let store = KeyStore::in_config_dir(context.config_dir.as_deref().unwrap_or(Path::new("")));
         ProviderKeys { lookup, refusal, other_keys, store, env: context.env.clone() }
     }

@@ -19,7 +19,7 @@ use crate::catalog::{
     AuthConfig, Catalog, CatalogEntry, CatalogError, TokenPrices, ValueOrigin, split_reference,
 };
 use crate::context::ResolveContext;
-use crate::key_redactor::KeyRedactor;
+use crate::key_sources::build_key_redactor;
 use crate::layers::{LayerPicker, ResolvedField, scheme_default};
 use crate::provider::{HttpProvider, ProviderSetup};
 use crate::provider_keys::{ProviderKeys, check_key_destination};
@@ -347,7 +347,7 @@ fn resolve_scripted(reference: &str, context: &ResolveContext) -> Result<Resolve
         ScriptSource::File(path) => ScriptedModel::load_file(path, &context.cwd)?,
     }
     .with_pod(context.pod.clone())
-    .with_key_redactor(Arc::new(KeyRedactor::new(context.clone())));
+    .with_key_redactor(Arc::new(build_key_redactor(context.clone())));
     let model = source.display_name();
     // The price is 0 unless the user's files set it; the embedded catalog is not read.
     let prices = Catalog::load(context.config_dir.as_deref())?.user_prices(SCRIPTED_PROVIDER, &model);

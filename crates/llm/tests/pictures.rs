@@ -6,15 +6,12 @@
 
 mod validators;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use minke_llm::mock::{MockOptions, bind_server};
-use minke_llm::{ModelSettings, ScriptedModel, ToolUseSupport, WireScheme, build_request};
+use minke_llm::{ModelSettings, ToolUseSupport, WireScheme, build_request};
 use minke_model::Prompt;
 use minke_record::{ImageBlob, Item};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use validators::sample_history::{self, PNG, SCHEMES};
 use validators::validate_request;
@@ -195,60 +192,5 @@ fn the_oldest_images_make_room_for_the_newest() {
         assert!(not_shown > 0);
         let rooms = if scheme == WireScheme::Anthropic { IMAGE_COUNT / 7 } else { IMAGE_COUNT / 20 };
         assert!(changed <= rooms, "{scheme:?}: the beginning changed {changed} times");
-    }
-}
-
-/// The mock accepts our requests, counts the images, and rejects the same requests as a provider.
-#[tokio::test]
-async fn the_mock_sees_what_calls_showed() {
-    for scheme in SCHEMES {
-        let settings = sample_history::scheme_settings(scheme);
-        let script = ScriptedModel::parse_script(
-            "talk.toml",
-            "loop = true\n[[turn]]\ntext = \"I see.\"\n",
-            Path::new("/"),
-        )
-        .unwrap();
-        let mock = bind_server(script, MockOptions::default()).await.unwrap();
-        let addr = mock.local_addr();
-        let (sender, mut seen) = mpsc::channel(10);
-        let task = tokio::spawn(mock.run(sender));
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let request =
-            build_request(&prompt_with_images(&settings, &[false, true], &["picture"]), &settings).unwrap();
-        let send = async |body: Vec<u8>| {
-            let url = format!("http://{addr}/{}/{}", request.version, request.path);
-            let mut sent = client.post(url).header("x-api-key", "k").body(body);
-            for (name, value) in &request.headers {
-                sent = sent.header(*name, value);
-            }
-            let answer = sent.send().await.unwrap();
-            (answer.status().as_u16(), answer.text().await.unwrap())
-        };
-        let (status, text) = send(request.body.clone()).await;
-        assert_eq!(status, 200, "{scheme:?}: {text}");
-        assert_eq!(seen.recv().await.unwrap().images, 2, "{scheme:?}");
-        let body = String::from_utf8(request.body.clone()).unwrap();
-        let (status, text) = send(body.replacen(&png_base64(), "%%%", 1).into_bytes()).await;
-        assert!(status == 400 && text.contains("not base64"), "{scheme:?}: {status} {text}");
-        let mut wrong: Value = serde_json::from_str(&body).unwrap();
-        let says = match scheme {
-            WireScheme::Anthropic => {
-                wrong["messages"][2]["content"][0]["is_error"] = json!(true);
-                "all content must be type"
-            }
-            WireScheme::OpenaiChat => {
-                let messages = wrong["messages"].as_array_mut().unwrap();
-                let parts = messages.pop().unwrap()["content"].clone();
-                messages.last_mut().unwrap()["content"] = parts;
-                "must not contain images"
-            }
-            _ => "",
-        };
-        if !says.is_empty() {
-            let (status, text) = send(wrong.to_string().into_bytes()).await;
-            assert!(status == 400 && text.contains(says), "{scheme:?}: {status} {text}");
-        }
-        task.abort();
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant: input that contains a known secret is not written
 //! (`input_that_holds_a_secret_is_refused_and_not_logged`).
 
-use minke_llm::{KeyRedactor, ResolveContext};
+use minke_llm::{ResolveContext, build_key_redactor};
 
 use crate::context::CliContext;
 use crate::error::CliError;
@@ -17,7 +17,7 @@ pub(crate) fn reject_secrets(
 ) -> Result<(), CliError> {
     let resolve_env =
         ResolveContext::for_process(&context.cwd, Some(context.find_paths()?.config)).with_secrets(variables);
-    let cover = KeyRedactor::new(resolve_env);
+    let cover = build_key_redactor(resolve_env);
     for text in texts {
         let names = cover.names_in(text.as_bytes()).map_err(|e| {
             CliError::usage("nothing was written, because the input could not be checked for keys")

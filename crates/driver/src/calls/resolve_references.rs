@@ -10,11 +10,11 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use minke_llm::KeyRedactor;
 use minke_pod::{ResolvedReferences, State};
 use minke_record::{About, ImageSource, InputSegment, QueueId, SystemItem, Text, has_unread_references};
 use minke_references::ReferenceDirs;
 use minke_registry::UserPaths;
+use minke_secrets::KeyRedactor;
 
 use crate::clients::log_reader::SessionReader;
 use crate::clients::reader::ReaderContext;

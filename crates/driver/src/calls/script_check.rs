@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use minke_files::{FileError, OpenedFile, ScopedFiles};
-use minke_llm::KeyRedactor;
 use minke_policy::AccessLevel;
 use minke_record::{ExecutedScript, to_hex};
+use minke_secrets::KeyRedactor;
 use sha2::{Digest, Sha256};
 
 /// A larger file is not hashed, and its line needs an approval each time.
@@ -200,7 +200,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use minke_files::FilesConfig;
-    use minke_llm::ResolveContext;
+    use minke_llm::{ResolveContext, build_key_redactor};
     use minke_record::Scope;
 
     use super::*;
@@ -220,7 +220,7 @@ mod tests {
             let files = ScopedFiles::new(FilesConfig { scope, ..FilesConfig::default() }).unwrap();
             ScriptFixture {
                 files,
-                redactor: KeyRedactor::new(ResolveContext::for_process("nowhere", None)),
+                redactor: build_key_redactor(ResolveContext::for_process("nowhere", None)),
                 dir,
             }
         }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use minke_files::ScopedFiles;
-use minke_llm::KeyRedactor;
 use minke_pod::UNDO_TOOL;
 use minke_record::{Action, Class, RunId, SnapshotFile, SnapshotWhen, ToolSpec};
+use minke_secrets::KeyRedactor;
 use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation, ToolOutput};
 use minke_undo::{CaptureLimits, RestoreAction, RestoreReport, ScopeCapture};
 use serde::Deserialize;

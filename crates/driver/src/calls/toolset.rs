@@ -13,13 +13,13 @@ use minke_exec::proxy::Proxy;
 use minke_exec::sandbox::{EnvRules, HelperBinary, NetworkAccess, PodDirs, SandboxSpec, ScopeFindings};
 use minke_files::{ExtraProtection, FilesConfig, ScopedFiles, TmpAlias};
 use minke_git::{GuardScope, RepositoryGuard, RepositoryScanner, SurveyArea, TargetFinder};
-use minke_llm::KeyRedactor;
 use minke_manifest::profiles::ProfileCatalog;
 use minke_manifest::{Manifest, SandboxMode};
 use minke_policy::{AccessLevel, SandboxBackend};
 use minke_record::{Permission, Scope, ScopeRule, SessionId};
 use minke_references::Skill;
 use minke_registry::{PodOwnDirs, UserPaths};
+use minke_secrets::KeyRedactor;
 use minke_tool::Tool;
 
 use crate::models::system_prompt::can_read_skill;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use minke_llm::KeyRedactor;
 use minke_protocol::{ClientRequest, Method, Refusal, RequestError};
 use minke_record::{ErrorCode, InputSegment};
+use minke_secrets::KeyRedactor;
 
 use crate::calls::secret_alerts::SecretAlerts;
 use crate::clients::log_reader::SessionReader;

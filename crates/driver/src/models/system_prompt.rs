@@ -10,7 +10,7 @@ use std::sync::Arc;
 use minke_exec::probe::cached_backend_in;
 use minke_exec::sandbox::HelperBinary;
 use minke_files::ScopedFiles;
-use minke_llm::{CatalogError, KeyRedactor, ResolveContext};
+use minke_llm::{ResolveContext, build_key_redactor};
 use minke_manifest::SandboxMode;
 use minke_manifest::profiles::ProfileCatalog;
 use minke_pod::{State, prompt_variables};
@@ -22,6 +22,7 @@ use minke_prompts::{
 use minke_record::{About, Permission, PodName, Scope, ScopeRule};
 use minke_references::{ReferenceLibrary, Skill};
 use minke_registry::UserPaths;
+use minke_secrets::{KeyRedactor, KeySourceError};
 use minke_sources::{InstructionSearch, PromptDirs, find_instructions};
 use minke_trust::{TrustStatus, TrustStore};
 
@@ -56,7 +57,7 @@ pub enum SystemPromptError {
     #[error("the prompt catalog contains the secret {0}: remove the value")]
     Secret(String),
     #[error("could not check the instruction for secrets")]
-    Catalog(#[source] CatalogError),
+    Catalog(#[source] KeySourceError),
 }
 
 /// The inputs of the prompt besides the log.
@@ -131,7 +132,7 @@ fn known_skills(
     shelf: &ReferenceLibrary,
     about: &About,
     redactor: &KeyRedactor,
-) -> Result<Vec<ListedSkill>, CatalogError> {
+) -> Result<Vec<ListedSkill>, KeySourceError> {
     let short = |text: &str| match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
@@ -192,7 +193,7 @@ pub fn system_prompt_for(
     let trusted = standing.as_ref().is_some_and(TrustStatus::is_trusted);
     let env = ResolveContext::for_process(Path::new(cwd), Some(paths.config.clone()))
         .with_secrets(crate::policy::network_config::secret_variables(&state.manifest));
-    let redactor = KeyRedactor::new(env);
+    let redactor = build_key_redactor(env);
     let shelf = crate::calls::resolve_references::reference_roots(state, about, paths).load_library();
     let config = &paths.config;
     compose_prompt(

@@ -13,10 +13,10 @@ use minke_hooks::{
     HookContext, HookEvent, HookSet, LoadedHooks, ObserverConfig, Observers, PendingToolCall, SteerResult,
     SteeringRequest,
 };
-use minke_llm::KeyRedactor;
 use minke_pod::{HookPoint, HookPoints, HookRequest, HookVerdict};
 use minke_record::{Entry, InputSegment, Judgement};
 use minke_registry::UserPaths;
+use minke_secrets::KeyRedactor;
 use minke_trust::{TrustStatus, WorkspaceInventory};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

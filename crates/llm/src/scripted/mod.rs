@@ -21,21 +21,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt;
 use minke_model::{MAX_ATTEMPTS, Model, ModelEvent, ModelStream, Prompt};
 use minke_record::Purpose;
-use minke_secrets::Redactor;
+use minke_secrets::{EventRedactor, KeyRedactor, Redactor};
 
 use parse::MAX_SCRIPT_BYTES;
 pub use parse::ScriptError;
-pub(crate) use playback::StreamBeat;
+pub use playback::StreamBeat;
 use playback::{permanent_error, play_turn};
 use script::Script;
-pub(crate) use select_turn::{RequestAttempt, item_text};
+pub use select_turn::{RequestAttempt, item_text};
 use select_turn::{ScriptAnswer, select_answer};
 
-use crate::key_redactor::KeyRedactor;
-use crate::redact_events::EventRedactor;
-
 /// Built-in scripts by name.
-pub(crate) const BUILT_IN_SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
+pub const BUILT_IN_SCRIPTS: &[(&str, &str)] = &[("demo", include_str!("../../scripts/demo.toml"))];
 
 /// A model that plays a script.
 pub struct ScriptedModel {
@@ -88,8 +85,8 @@ impl ScriptedModel {
 
     /// Sets the redactor for the replies.
     #[must_use]
-    pub(crate) fn with_key_redactor(mut self, cover: Arc<KeyRedactor>) -> ScriptedModel {
-        self.key_redactor = Some(cover);
+    pub(crate) fn with_key_redactor(mut self, key_redactor: Arc<KeyRedactor>) -> ScriptedModel {
+        self.key_redactor = Some(key_redactor);
         self
     }
 
@@ -116,8 +113,8 @@ impl Model for ScriptedModel {
     fn stream_reply(&self, prompt: Arc<Prompt>) -> ModelStream {
         let attempt = self.next_attempt(&prompt);
         let PlayedReply { mut beats, .. } = self.play_answer(&prompt, attempt);
-        if let Some(cover) = &self.key_redactor {
-            beats = match cover.current_redactor() {
+        if let Some(key_redactor) = &self.key_redactor {
+            beats = match key_redactor.current_redactor() {
                 Ok(redactor) => redact_beats(beats, redactor),
                 Err(e) => permanent_error(&format!("could not redact keys in the scripted reply: {e}")),
             };
@@ -128,14 +125,15 @@ impl Model for ScriptedModel {
 
 /// The script's answer to a request.
 #[derive(Debug)]
-pub(crate) struct PlayedReply {
+pub struct PlayedReply {
     /// The number of the turn that answers, from 1.
-    pub(crate) turn_number: Option<usize>,
-    pub(crate) beats: Vec<StreamBeat>,
+    pub turn_number: Option<usize>,
+    pub beats: Vec<StreamBeat>,
 }
 
 impl ScriptedModel {
-    pub(crate) fn play_answer(&self, prompt: &Prompt, attempt: RequestAttempt) -> PlayedReply {
+    /// Returns the answer to one attempt of a request, without redaction.
+    pub fn play_answer(&self, prompt: &Prompt, attempt: RequestAttempt) -> PlayedReply {
         let (turn_number, beats) = match select_answer(&self.script, self.pod.as_deref(), prompt, attempt) {
             ScriptAnswer::Turn(turn) => (Some(turn.number), play_turn(&self.script, turn, prompt, &self.cwd)),
             ScriptAnswer::Error(turn) => (Some(turn.number), playback::play_error(turn)),
@@ -161,7 +159,7 @@ fn redact_beats(beats: Vec<StreamBeat>, redactor: Redactor) -> Vec<StreamBeat> {
     if redactor.is_empty() {
         return beats;
     }
-    let mut veil = EventRedactor::new(redactor.clone());
+    let mut event_redactor = EventRedactor::new(redactor.clone());
     let mut out = Vec::with_capacity(beats.len());
     let show = |events: Vec<ModelEvent>, out: &mut Vec<StreamBeat>| {
         let spoken = events.into_iter().filter(|event| !matches!(event, ModelEvent::RecordingPart(_)));
@@ -171,11 +169,11 @@ fn redact_beats(beats: Vec<StreamBeat>, redactor: Redactor) -> Vec<StreamBeat> {
         let mut events = Vec::new();
         match beat {
             StreamBeat::Event(event) => {
-                veil.redact_events(vec![event], &mut events);
+                event_redactor.redact_events(vec![event], &mut events);
                 show(events, &mut out);
             }
             StreamBeat::Fail(mut failure) => {
-                veil.flush_pending(&mut events);
+                event_redactor.flush_pending(&mut events);
                 show(events, &mut out);
                 failure.message = redactor.redact_text(&failure.message).into_owned();
                 out.push(StreamBeat::Fail(failure));

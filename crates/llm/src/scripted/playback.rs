@@ -25,7 +25,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 
 /// One step of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum StreamBeat {
+pub enum StreamBeat {
     Event(ModelEvent),
     Wait(Duration),
     /// Always the last step.

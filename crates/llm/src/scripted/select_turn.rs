@@ -13,9 +13,9 @@ use super::script::{Script, ScriptTurn};
 /// The attempt of a request, from 0, and the number of attempts after which it ends. An error that lasts for
 /// all of them ends the request; after a shorter one the request gets the next turn of the script.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestAttempt {
-    pub(crate) number: u32,
-    pub(crate) total: u32,
+pub struct RequestAttempt {
+    pub number: u32,
+    pub total: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -187,7 +187,7 @@ pub(crate) fn last_input_text(prompt: &Prompt) -> String {
 }
 
 /// Returns the text of an item for the script. For a tool result this is its content, or its summary.
-pub(crate) fn item_text(item: &Item) -> String {
+pub fn item_text(item: &Item) -> String {
     match item {
         Item::Message { content, .. } => {
             let texts = content.iter().filter_map(|part| match part {

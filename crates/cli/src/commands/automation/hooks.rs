@@ -15,10 +15,11 @@ use minke_exec::sandbox::{EnvRules, HelperBinary, NetworkAccess, PodDirs, Sandbo
 use minke_hooks::{
     Hook, HookAnswer, HookContext, HookEvent, HookReport, HookSet, LoadedHooks, SteerResult, SteeringRequest,
 };
-use minke_llm::KeyRedactor;
+use minke_llm::build_key_redactor;
 use minke_policy::SandboxBackend;
 use minke_record::{Judgement, Scope};
 use minke_registry::UserPaths;
+use minke_secrets::KeyRedactor;
 use minke_trust::{TrustStatus, TrustStore};
 use serde_json::{Value, json};
 
@@ -233,7 +234,7 @@ fn describe_reply(what: &str, said: &HookAnswer) -> String {
 /// Returns the environment of hooks in a pod that works here.
 fn hook_env(dirs: &SampleDirs, paths: &UserPaths, context: &CliContext) -> Result<HookContext, CliError> {
     let resolve_env = minke_llm::ResolveContext::for_process(context.cwd.clone(), Some(paths.config.clone()));
-    let cover = Arc::new(KeyRedactor::new(resolve_env));
+    let cover = Arc::new(build_key_redactor(resolve_env));
     let hidden = Arc::clone(&cover);
     Ok(HookContext {
         session: "sample".to_owned(),

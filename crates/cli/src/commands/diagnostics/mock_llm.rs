@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use minke_llm::mock::{self, LoggedRequest, MockOptions, WriteSplit};
+use minke_mock_llm::{LoggedRequest, MockOptions, WriteSplit};
 use tokio::sync::mpsc;
 
 use crate::context::CliContext;
@@ -76,7 +76,8 @@ pub(crate) async fn run(
     context: &CliContext,
     output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
-    let script = mock::load_script(&mock.script, &context.cwd).map_err(CliError::usage)?.with_pod(mock.pod);
+    let script =
+        minke_mock_llm::load_script(&mock.script, &context.cwd).map_err(CliError::usage)?.with_pod(mock.pod);
     let mut log = RequestLog::open(&mock.requests, output)?;
     let options = MockOptions {
         port: mock.port,
@@ -88,7 +89,7 @@ pub(crate) async fn run(
         interleave: mock.weave,
         allow_keyless: mock.no_key,
     };
-    let server = mock::bind_server(script, options).await.map_err(|e| {
+    let server = minke_mock_llm::bind_server(script, options).await.map_err(|e| {
         CliError::new(ExitKind::Failed, format!("could not listen on 127.0.0.1:{}", mock.port))
             .with_reason(e)
             .with_hint("`--port 0` selects a free port")

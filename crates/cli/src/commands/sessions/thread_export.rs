@@ -15,7 +15,7 @@ use minke_exchange::{
     ConversationInfo, FileFormat, PortableConversation, TimedItem, normalize_conversation, to_markdown,
 };
 use minke_host::FullConversation;
-use minke_llm::{KeyRedactor, ResolveContext};
+use minke_llm::{ResolveContext, build_key_redactor};
 use minke_record::{Item, Text};
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ fn mask_conversation(
     conversation: &mut PortableConversation,
     client: &EngineClient<'_>,
 ) -> Result<u64, CliError> {
-    let cover = KeyRedactor::new(ResolveContext::for_process(
+    let cover = build_key_redactor(ResolveContext::for_process(
         &client.context.cwd,
         Some(client.context.find_paths()?.config),
     ));

@@ -17,7 +17,7 @@ use minke_exchange::{
     PortableConversation, TimedItem, spill_texts,
 };
 use minke_host::NewThread;
-use minke_llm::{KeyRedactor, ResolveContext};
+use minke_llm::{ResolveContext, build_key_redactor};
 use minke_record::{Actor, Blob, Kind, PodName, SessionId};
 use minke_registry::RuntimeDir;
 use minke_secrets::first_kind_in;
@@ -241,7 +241,7 @@ fn name_from_title(about: &ConversationInfo, client: &EngineClient<'_>) -> Resul
 /// Redacts known keys in the texts and checks every image. Returns warnings for the user.
 fn redact_and_check(taken: &mut ImportedFile, client: &EngineClient<'_>) -> Result<Vec<String>, CliError> {
     let ImportedFile { conversation, .. } = taken;
-    let cover = KeyRedactor::new(ResolveContext::for_process(
+    let cover = build_key_redactor(ResolveContext::for_process(
         &client.context.cwd,
         Some(client.context.find_paths()?.config),
     ));

@@ -1,4 +1,4 @@
-//! `mock`: a script over loopback HTTP. Our decoders read the replies of each format, which are compared with
+//! A script over loopback HTTP. Our decoders read the replies of each format, which are compared with
 //! the script inside a pod. Requests that the providers reject are rejected too.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use minke_llm::mock::{LoggedRequest, MockOptions, WriteSplit, bind_server};
 use minke_llm::{ProviderErrorKind, ReplyDecoder, ScriptedModel, WireScheme};
+use minke_mock_llm::{LoggedRequest, MockOptions, WriteSplit, bind_server};
 use minke_model::{BlockEnd, BlockKind, Model, ModelEvent, Prompt, StopReason, TokenUsage};
 use minke_record::{Item, Route};
 use serde_json::{Value, json};

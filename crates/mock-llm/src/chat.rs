@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use minke_model::{BlockKind, ModelError, ModelErrorKind, StopReason};
 use serde_json::{Value, json};
 
-use super::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
-use super::request::{
+use crate::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
+use crate::request::{
     ParsedRequest, RequestHistory, RequestOptions, required_list, required_text, required_texts,
 };
 
-pub(super) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
+pub(crate) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
     let model = required_text(body, "model", "")?.to_owned();
     let messages = required_list(body, "messages", "")?;
     let mut history = RequestHistory::default();
@@ -92,7 +92,7 @@ fn parse_assistant(
 }
 
 /// Returns the body of an error; `openai_responses` uses the same.
-pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
+pub(crate) fn error_body(status: u16, failure: &ModelError) -> Value {
     let (kind, code) = match (failure.kind, status) {
         (ModelErrorKind::ContextTooLong, _) => ("invalid_request_error", Some("context_length_exceeded")),
         (ModelErrorKind::Refused, _) => ("invalid_request_error", Some("content_policy_violation")),
@@ -106,12 +106,12 @@ pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
     json!({ "error": { "message": failure.message, "type": kind, "param": null, "code": code } })
 }
 
-pub(super) fn models_body(model: &str) -> Value {
+pub(crate) fn models_body(model: &str) -> Value {
     json!({ "object": "list", "data": [{ "id": model, "object": "model", "created": 0, "owned_by": "mock" }] })
 }
 
 /// Encodes a reply.
-pub(super) struct ChatEncoder {
+pub(crate) struct ChatEncoder {
     reply: ReplyInfo,
     open_blocks: HashMap<u32, ChatBlock>,
     call_count: u32,
@@ -126,7 +126,7 @@ enum ChatBlock {
 }
 
 impl ChatEncoder {
-    pub(super) fn new(reply: ReplyInfo) -> ChatEncoder {
+    pub(crate) fn new(reply: ReplyInfo) -> ChatEncoder {
         ChatEncoder { reply, open_blocks: HashMap::new(), call_count: 0 }
     }
 

@@ -1,4 +1,4 @@
-//! Redacts keys in decoded events.
+//! Redacts keys in the events of a model's reply.
 //!
 //! The raw bytes were redacted before decoding. A key that is found here was split over several deltas or
 //! escaped. Then the recording contains it in pieces and must be discarded (`RecordingPart::ContainsSecret`).
@@ -8,10 +8,11 @@
 use std::borrow::Cow;
 
 use minke_model::{BlockEnd, BlockKind, ModelEvent, RecordingPart, StopReason};
-use minke_secrets::{Redactor, TextRedactionStream};
+
+use crate::redact::{Redactor, TextRedactionStream};
 
 /// Redacts the events of one reply.
-pub(crate) struct EventRedactor {
+pub struct EventRedactor {
     redactor: Redactor,
     /// The texts of the open blocks by index.
     open_blocks: Vec<(u32, TextRedactionStream)>,
@@ -19,12 +20,13 @@ pub(crate) struct EventRedactor {
 }
 
 impl EventRedactor {
-    pub(crate) fn new(redactor: Redactor) -> EventRedactor {
+    /// Creates a redactor for one reply.
+    pub fn new(redactor: Redactor) -> EventRedactor {
         EventRedactor { redactor, open_blocks: Vec::new(), contains_secret: false }
     }
 
     /// Redacts events. Costs nothing without keys.
-    pub(crate) fn redact_events(&mut self, events: Vec<ModelEvent>, out: &mut Vec<ModelEvent>) {
+    pub fn redact_events(&mut self, events: Vec<ModelEvent>, out: &mut Vec<ModelEvent>) {
         if self.redactor.is_empty() {
             out.extend(events);
             return;
@@ -40,7 +42,7 @@ impl EventRedactor {
     }
 
     /// Emits the pending text when the reply is truncated.
-    pub(crate) fn flush_pending(&mut self, out: &mut Vec<ModelEvent>) {
+    pub fn flush_pending(&mut self, out: &mut Vec<ModelEvent>) {
         for (index, mut text) in std::mem::take(&mut self.open_blocks) {
             let text = text.finish();
             if !text.is_empty() {
@@ -50,7 +52,7 @@ impl EventRedactor {
     }
 
     fn redact_event(&mut self, event: ModelEvent, out: &mut Vec<ModelEvent>) {
-        let veiled = match event {
+        let redacted = match event {
             ModelEvent::BlockStart { index, kind } => {
                 self.open_blocks.push((index, self.redactor.text_stream()));
                 let kind = match kind {
@@ -101,15 +103,15 @@ impl EventRedactor {
             | ModelEvent::Recording { .. }
             | ModelEvent::Done { .. }) => other,
         };
-        out.push(veiled);
+        out.push(redacted);
     }
 
     fn redact_text(&mut self, text: String) -> String {
         match self.redactor.redact_text(&text) {
             Cow::Borrowed(_) => text,
-            Cow::Owned(veiled) => {
+            Cow::Owned(redacted) => {
                 self.contains_secret = true;
-                veiled
+                redacted
             }
         }
     }

@@ -1,8 +1,8 @@
-//! mock: serves a script over loopback HTTP in all four wire formats, for testing clients.
+//! mock-llm: serves a script over loopback HTTP in all four wire formats, for testing clients.
 //!
 //! Here: the listener and its options. Its parts: handling one request (`exchange`), its content (`request`,
 //! and one file per format), its conversation (`conversation`), encoding the reply (`encoder`, `interleave`,
-//! `reply_stream`), signatures of reasoning (`signature`). Elsewhere: the script and its turns (`scripted`).
+//! `reply_stream`), signatures of reasoning (`signature`). Elsewhere: the script and its turns (`llm::scripted`).
 //! Documented in `docs/reference/mock-llm.md`. Invariant: the server is reachable only from this machine, and
 //! a received key is neither stored nor shown (`a_key_is_seen_and_not_shown` in `tests/mock.rs`).
 
@@ -31,16 +31,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::scripted::{BUILT_IN_SCRIPTS, ScriptError, ScriptedModel};
 use conversation::ConversationTracker;
 use exchange::ConnectionHandler;
+use minke_llm::{BUILT_IN_SCRIPTS, ScriptError, ScriptedModel};
 pub use reply_stream::WriteSplit;
 pub use request_log::LoggedRequest;
 
 /// The most simultaneous connections. Further ones wait.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Options of the mock in addition to its script.
+/// Options of the server in addition to its script.
 #[derive(Debug, Clone, Default)]
 pub struct MockOptions {
     /// 0 means any free port.

@@ -15,8 +15,8 @@ use hyper::body::Frame;
 use minke_model::ModelErrorKind;
 use thiserror::Error;
 
-use super::encoder::{ReplyEncoder, WireEvent};
-use crate::scripted::StreamBeat;
+use crate::encoder::{ReplyEncoder, WireEvent};
+use minke_llm::StreamBeat;
 
 /// How the bytes of a reply are split into writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,17 +35,17 @@ const MAX_RANDOM_BYTES: u64 = 32;
 
 /// How events are converted to bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReplyFormat {
-    pub(super) frames: EventFraming,
-    pub(super) split: WriteSplit,
-    pub(super) gzip: bool,
-    pub(super) comments: bool,
-    pub(super) cut_in_event: bool,
+pub(crate) struct ReplyFormat {
+    pub(crate) frames: EventFraming,
+    pub(crate) split: WriteSplit,
+    pub(crate) gzip: bool,
+    pub(crate) comments: bool,
+    pub(crate) cut_in_event: bool,
 }
 
 /// The framing of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventFraming {
+pub(crate) enum EventFraming {
     Lf,
     Crlf,
     /// One JSON array with one event per element.
@@ -55,10 +55,10 @@ pub(super) enum EventFraming {
 /// The server drops the connection here.
 #[derive(Debug, Clone, Copy, Error)]
 #[error("the script cuts the stream here")]
-pub(super) struct ConnectionCut;
+pub(crate) struct ConnectionCut;
 
 /// Returns the bytes of a reply, encoded while its script plays.
-pub(super) fn reply_body(
+pub(crate) fn reply_body(
     beats: VecDeque<StreamBeat>,
     encoder: Box<dyn ReplyEncoder>,
     format: ReplyFormat,

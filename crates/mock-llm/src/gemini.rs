@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use minke_model::{BlockKind, ModelError, ModelErrorKind, StopReason};
 use serde_json::{Map, Value, json};
 
-use super::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
-use super::request::{
+use crate::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
+use crate::request::{
     ParsedRequest, RequestHistory, RequestOptions, required_list, required_text, required_texts,
 };
-use super::signature::{check_signature, sign_thought};
-use crate::settings::WireScheme;
+use crate::signature::{check_signature, sign_thought};
+use minke_llm::WireScheme;
 
 /// The documented signatures for calls of other models.
 const SIGNATURE_PLACEHOLDERS: [&str; 2] =
@@ -24,7 +24,7 @@ const STRICT_MODEL_PREFIX: &str = "gemini-3";
 /// The signed content of a reply without calls.
 const END_OF_REPLY: &str = "";
 
-pub(super) fn parse_request(body: &Value, model: &str) -> Result<ParsedRequest, String> {
+pub(crate) fn parse_request(body: &Value, model: &str) -> Result<ParsedRequest, String> {
     let contents = required_list(body, "contents", "")?;
     let mut history = RequestHistory::default();
     for (at, content) in contents.iter().enumerate() {
@@ -170,7 +170,7 @@ fn sort_keys(value: &Value) -> Value {
 }
 
 /// Returns the body of an error.
-pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
+pub(crate) fn error_body(status: u16, failure: &ModelError) -> Value {
     let word = match status {
         401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
@@ -199,7 +199,7 @@ pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
     json!({ "error": error })
 }
 
-pub(super) fn models_body(model: &str) -> Value {
+pub(crate) fn models_body(model: &str) -> Value {
     let methods = ["generateContent", "streamGenerateContent"];
     json!({ "models": [{
         "name": format!("models/{model}"), "displayName": model, "supportedGenerationMethods": methods,
@@ -207,7 +207,7 @@ pub(super) fn models_body(model: &str) -> Value {
 }
 
 /// Encodes a reply.
-pub(super) struct GeminiEncoder {
+pub(crate) struct GeminiEncoder {
     reply: ReplyInfo,
     open_blocks: HashMap<u32, GeminiBlock>,
     /// Whether a signature must still be sent.
@@ -229,7 +229,7 @@ enum GeminiBlock {
 }
 
 impl GeminiEncoder {
-    pub(super) fn new(reply: ReplyInfo) -> GeminiEncoder {
+    pub(crate) fn new(reply: ReplyInfo) -> GeminiEncoder {
         let needs_signature = false;
         GeminiEncoder {
             reply,

@@ -18,15 +18,15 @@ use minke_model::{MAX_ATTEMPTS, ModelError, ModelErrorKind};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::conversation::RequestOutcome;
-use super::encoder::{ReplyEncoder, ReplyInfo};
-use super::interleave::interleave_calls;
-use super::reply_stream::{ConnectionCut, EventFraming, ReplyFormat, reply_body};
-use super::request::{ParsedRequest, RequestOptions};
-use super::request_log::{LoggedRequest, truncate_text};
-use super::{MockState, anthropic, chat, gemini, responses};
-use crate::scripted::{RequestAttempt, StreamBeat};
-use crate::settings::WireScheme;
+use crate::conversation::RequestOutcome;
+use crate::encoder::{ReplyEncoder, ReplyInfo};
+use crate::interleave::interleave_calls;
+use crate::reply_stream::{ConnectionCut, EventFraming, ReplyFormat, reply_body};
+use crate::request::{ParsedRequest, RequestOptions};
+use crate::request_log::{LoggedRequest, truncate_text};
+use crate::{MockState, anthropic, chat, gemini, responses};
+use minke_llm::WireScheme;
+use minke_llm::{RequestAttempt, StreamBeat};
 
 /// The largest accepted request.
 const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
@@ -37,9 +37,9 @@ type MockResponse = Response<UnsyncBoxBody<Bytes, ConnectionCut>>;
 
 /// The state shared by the requests of one connection.
 #[derive(Debug, Clone)]
-pub(super) struct ConnectionHandler {
-    pub(super) shared: Arc<MockState>,
-    pub(super) request_log: mpsc::Sender<LoggedRequest>,
+pub(crate) struct ConnectionHandler {
+    pub(crate) shared: Arc<MockState>,
+    pub(crate) request_log: mpsc::Sender<LoggedRequest>,
 }
 
 /// The route of a request.
@@ -64,7 +64,7 @@ struct PlannedReply {
 }
 
 impl ConnectionHandler {
-    pub(super) async fn handle_request(&self, request: Request<Incoming>) -> MockResponse {
+    pub(crate) async fn handle_request(&self, request: Request<Incoming>) -> MockResponse {
         let goes = route_of(&request);
         let mut record = LoggedRequest {
             time: unix_now_ms(),

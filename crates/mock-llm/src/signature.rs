@@ -7,14 +7,14 @@
 use minke_record::to_hex;
 use sha2::{Digest, Sha256};
 
-use crate::settings::WireScheme;
+use minke_llm::WireScheme;
 
 /// Hex characters of a signature after its prefix.
 const SIGNATURE_HEX_CHARS: usize = 16;
 /// Prefix of every signature of the mock, which distinguishes foreign ones.
 const SIGNATURE_PREFIX: &str = "sig:";
 
-pub(super) fn sign_thought(scheme: WireScheme, model: &str, thought: &str) -> String {
+pub(crate) fn sign_thought(scheme: WireScheme, model: &str, thought: &str) -> String {
     let mut hash = Sha256::new();
     for part in [format!("{scheme:?}").as_bytes(), model.as_bytes(), thought.as_bytes()] {
         hash.update((part.len() as u64).to_le_bytes());
@@ -25,7 +25,7 @@ pub(super) fn sign_thought(scheme: WireScheme, model: &str, thought: &str) -> St
 }
 
 /// Returns why a signature is invalid.
-pub(super) fn check_signature(
+pub(crate) fn check_signature(
     scheme: WireScheme,
     model: &str,
     thought: &str,

@@ -5,22 +5,22 @@
 
 use minke_model::{BlockKind, ModelError, ModelEvent, StopReason, TokenUsage};
 
-use super::request::RequestOptions;
-use crate::scripted::StreamBeat;
+use crate::request::RequestOptions;
+use minke_llm::StreamBeat;
 
 /// Bytes of thinking per token, for formats that count them separately.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WireEvent {
+pub(crate) struct WireEvent {
     /// The SSE `event:` field, or empty for formats without event names.
-    pub(super) name: &'static str,
-    pub(super) data: String,
+    pub(crate) name: &'static str,
+    pub(crate) data: String,
 }
 
 /// Encodes a reply in one format.
-pub(super) trait ReplyEncoder: Send {
+pub(crate) trait ReplyEncoder: Send {
     /// Called before the first block.
     fn encode_begin(&mut self, out: &mut Vec<WireEvent>);
     fn encode_start(&mut self, index: u32, kind: &BlockKind, out: &mut Vec<WireEvent>);
@@ -48,23 +48,23 @@ pub(super) trait ReplyEncoder: Send {
 
 /// Metadata of a reply, known before its first event.
 #[derive(Debug, Clone)]
-pub(super) struct ReplyInfo {
+pub(crate) struct ReplyInfo {
     /// Suffix of every id in this reply.
-    pub(super) id: String,
-    pub(super) model: String,
-    pub(super) options: RequestOptions,
-    pub(super) usage: TokenUsage,
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) options: RequestOptions,
+    pub(crate) usage: TokenUsage,
     /// Thinking tokens in the output.
-    pub(super) thinking_tokens: u64,
+    pub(crate) thinking_tokens: u64,
     /// `None`: the reply has no end.
-    pub(super) stop_reason: Option<StopReason>,
+    pub(crate) stop_reason: Option<StopReason>,
     /// Seconds since 1970.
-    pub(super) created_s: u64,
+    pub(crate) created_s: u64,
 }
 
 impl ReplyInfo {
     /// Takes usage and stop reason from the stream, for formats that send them early.
-    pub(super) fn with_beats(mut self, beats: &[StreamBeat]) -> ReplyInfo {
+    pub(crate) fn with_beats(mut self, beats: &[StreamBeat]) -> ReplyInfo {
         let mut thoughts = Vec::new();
         let mut bytes: u64 = 0;
         for beat in beats {
@@ -85,7 +85,7 @@ impl ReplyInfo {
     }
 
     /// Returns all input tokens, for formats with a single count.
-    pub(super) fn total_input(&self) -> u64 {
+    pub(crate) fn total_input(&self) -> u64 {
         self.usage.input + self.usage.cache_read + self.usage.cache_write
     }
 }

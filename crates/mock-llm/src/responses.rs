@@ -7,18 +7,18 @@
 use minke_model::{BlockKind, ModelError, StopReason};
 use serde_json::{Value, json};
 
-use super::chat;
-use super::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
-use super::request::{
+use crate::chat;
+use crate::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
+use crate::request::{
     ParsedRequest, RequestHistory, RequestOptions, required_list, required_text, required_texts,
 };
-use super::signature::{check_signature, sign_thought};
-use crate::settings::WireScheme;
+use crate::signature::{check_signature, sign_thought};
+use minke_llm::WireScheme;
 
 /// The `include` value for reasoning that can be sent back.
 const INCLUDE_ENCRYPTED: &str = "reasoning.encrypted_content";
 
-pub(super) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
+pub(crate) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
     let model = required_text(body, "model", "")?.to_owned();
     let mut history = RequestHistory::default();
     let mut message_count = 1;
@@ -93,7 +93,7 @@ fn parse_message(item: &Value, location: &str, history: &mut RequestHistory) -> 
 }
 
 /// Encodes a reply.
-pub(super) struct ResponsesEncoder {
+pub(crate) struct ResponsesEncoder {
     reply: ReplyInfo,
     sequence_number: u64,
     open_items: Vec<(u32, OpenItem)>,
@@ -113,7 +113,7 @@ struct OpenItem {
 }
 
 impl ResponsesEncoder {
-    pub(super) fn new(reply: ReplyInfo) -> ResponsesEncoder {
+    pub(crate) fn new(reply: ReplyInfo) -> ResponsesEncoder {
         ResponsesEncoder {
             reply,
             sequence_number: 0,

@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use serde::Serialize;
 
-use crate::settings::WireScheme;
+use minke_llm::WireScheme;
 
 /// Headers whose values are not logged.
 const SECRET_HEADERS: [&str; 6] =
@@ -49,7 +49,7 @@ pub struct LoggedRequest {
 
 impl LoggedRequest {
     /// Records the headers and whether one of them is a key.
-    pub(super) fn record_headers(&mut self, headers: &HeaderMap) {
+    pub(crate) fn record_headers(&mut self, headers: &HeaderMap) {
         for (name, value) in headers {
             let secret = is_secret_header(name);
             self.key |= secret && name != hyper::header::COOKIE;
@@ -69,6 +69,6 @@ fn is_secret_header(name: &HeaderName) -> bool {
     SECRET_HEADERS.contains(&name) || ["key", "token", "secret"].iter().any(|word| name.contains(word))
 }
 
-pub(super) fn truncate_text(text: &str) -> String {
+pub(crate) fn truncate_text(text: &str) -> String {
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use minke_model::{BlockKind, ModelError, ModelErrorKind, StopReason};
 use serde_json::{Value, json};
 
-use super::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
-use super::request::{
+use crate::encoder::{ReplyEncoder, ReplyInfo, WireEvent};
+use crate::request::{
     ParsedRequest, RequestHistory, RequestOptions, required_list, required_text, required_texts,
 };
-use super::signature::{check_signature, sign_thought};
-use crate::settings::WireScheme;
+use crate::signature::{check_signature, sign_thought};
+use minke_llm::WireScheme;
 
-pub(super) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
+pub(crate) fn parse_request(body: &Value) -> Result<ParsedRequest, String> {
     let model = required_text(body, "model", "")?.to_owned();
     if body.get("max_tokens").and_then(Value::as_u64).is_none_or(|most| most == 0) {
         return Err("max_tokens: a number above 0 is required".to_owned());
@@ -156,7 +156,7 @@ fn parse_assistant_block(
 }
 
 /// Returns the body of an error.
-pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
+pub(crate) fn error_body(status: u16, failure: &ModelError) -> Value {
     let kind = match status {
         401 => "authentication_error",
         402 => "billing_error",
@@ -179,14 +179,14 @@ pub(super) fn error_body(status: u16, failure: &ModelError) -> Value {
     json!({ "type": "error", "error": { "type": kind, "message": message } })
 }
 
-pub(super) fn models_body(model: &str) -> Value {
+pub(crate) fn models_body(model: &str) -> Value {
     let model =
         json!({ "type": "model", "id": model, "display_name": model, "created_at": "2026-01-01T00:00:00Z" });
     json!({ "data": [model], "has_more": false, "first_id": null, "last_id": null })
 }
 
 /// Encodes a reply.
-pub(super) struct AnthropicEncoder {
+pub(crate) struct AnthropicEncoder {
     reply: ReplyInfo,
     /// The open blocks, with the thinking text to be signed.
     open_blocks: HashMap<u32, Option<String>>,
@@ -195,7 +195,7 @@ pub(super) struct AnthropicEncoder {
 }
 
 impl AnthropicEncoder {
-    pub(super) fn new(reply: ReplyInfo) -> AnthropicEncoder {
+    pub(crate) fn new(reply: ReplyInfo) -> AnthropicEncoder {
         AnthropicEncoder { reply, open_blocks: HashMap::new(), calls: Vec::new(), has_pinged: false }
     }
 }

@@ -17,29 +17,29 @@ const NOTICE_TAGS: (&str, &str) = ("<system-reminder>", "</system-reminder>");
 
 /// One parsed request.
 #[derive(Debug)]
-pub(super) struct ParsedRequest {
-    pub(super) model: String,
-    pub(super) system: String,
-    pub(super) history: RequestHistory,
+pub(crate) struct ParsedRequest {
+    pub(crate) model: String,
+    pub(crate) system: String,
+    pub(crate) history: RequestHistory,
     /// Number of messages or input items.
-    pub(super) message_count: usize,
-    pub(super) options: RequestOptions,
+    pub(crate) message_count: usize,
+    pub(crate) options: RequestOptions,
 }
 
 /// Options of the client that affect the encoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct RequestOptions {
+pub(crate) struct RequestOptions {
     /// openai_chat: usage at the end.
-    pub(super) wants_usage: bool,
+    pub(crate) wants_usage: bool,
     /// openai_responses: encrypted reasoning.
-    pub(super) wants_encrypted: bool,
+    pub(crate) wants_encrypted: bool,
     /// gemini: events instead of one JSON array.
-    pub(super) wants_events: bool,
+    pub(crate) wants_events: bool,
 }
 
 impl ParsedRequest {
     /// Returns the prompt for the script.
-    pub(super) fn to_prompt(&self, scheme: &str, ended: u64) -> Prompt {
+    pub(crate) fn to_prompt(&self, scheme: &str, ended: u64) -> Prompt {
         Prompt {
             route: Route { provider: "mock".into(), model: self.model.clone(), scheme: scheme.into() },
             purpose: Purpose::Turn,
@@ -58,36 +58,36 @@ impl ParsedRequest {
 
 /// A history under construction.
 #[derive(Debug, Default)]
-pub(super) struct RequestHistory {
-    pub(super) items: Vec<Arc<Item>>,
+pub(crate) struct RequestHistory {
+    pub(crate) items: Vec<Arc<Item>>,
     /// Number of reasoning parts, with a valid signature where the format signs them.
-    pub(super) reasoning_count: usize,
+    pub(crate) reasoning_count: usize,
     /// Number of images in messages and results.
-    pub(super) image_count: usize,
+    pub(crate) image_count: usize,
 }
 
 impl RequestHistory {
-    pub(super) fn push_user(&mut self, text: &str) {
+    pub(crate) fn push_user(&mut self, text: &str) {
         match text.trim().strip_prefix(NOTICE_TAGS.0).and_then(|rest| rest.strip_suffix(NOTICE_TAGS.1)) {
             Some(notice) => self.push_item(Item::message(Role::System, notice.trim())),
             None => self.push_item(Item::user_message(text)),
         }
     }
 
-    pub(super) fn push_notice(&mut self, text: &str) {
+    pub(crate) fn push_notice(&mut self, text: &str) {
         self.push_item(Item::message(Role::System, text));
     }
 
-    pub(super) fn push_assistant(&mut self, text: &str) {
+    pub(crate) fn push_assistant(&mut self, text: &str) {
         self.push_item(Item::assistant_message(text));
     }
 
-    pub(super) fn push_call(&mut self, id: &str, name: &str, arguments: String) {
+    pub(crate) fn push_call(&mut self, id: &str, name: &str, arguments: String) {
         let (call_id, name) = (CallId(id.to_owned()), name.to_owned());
         self.push_item(Item::ToolCall { call_id, name, arguments: arguments.into() });
     }
 
-    pub(super) fn push_result(&mut self, id: &str, text: String, is_error: bool) {
+    pub(crate) fn push_result(&mut self, id: &str, text: String, is_error: bool) {
         let call_id = CallId(id.to_owned());
         let (summary, content) = (String::new(), Some(text.into()));
         self.push_item(Item::ToolResult {
@@ -100,14 +100,14 @@ impl RequestHistory {
         });
     }
 
-    pub(super) fn push_thought(&mut self, text: &str) {
+    pub(crate) fn push_thought(&mut self, text: &str) {
         self.reasoning_count += 1;
         let (text, summary) = (text.into(), Vec::new());
         self.push_item(Item::Reasoning { text, summary, signature: None, encrypted: None, by: None });
     }
 
     /// Adds a base64 image; `place` is its location in the request.
-    pub(super) fn push_image(&mut self, media_type: &str, data: &str, location: &str) -> Result<(), String> {
+    pub(crate) fn push_image(&mut self, media_type: &str, data: &str, location: &str) -> Result<(), String> {
         if !media_type.starts_with("image/") {
             return Err(format!("{location}: `{media_type}` is not an image type"));
         }
@@ -122,7 +122,7 @@ impl RequestHistory {
     }
 
     /// Adds an image URL, which may be external.
-    pub(super) fn push_image_url(&mut self, url: &str, place: &str) -> Result<(), String> {
+    pub(crate) fn push_image_url(&mut self, url: &str, place: &str) -> Result<(), String> {
         match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
             Some((media_type, data)) => self.push_image(media_type, data, place),
             None if url.starts_with("https://") || url.starts_with("http://") => {
@@ -138,7 +138,7 @@ impl RequestHistory {
     }
 
     /// Returns an error for a history that every provider rejects.
-    pub(super) fn check_order(&self) -> Result<(), String> {
+    pub(crate) fn check_order(&self) -> Result<(), String> {
         let mut open: Vec<&CallId> = Vec::new();
         for (at, item) in self.items.iter().enumerate() {
             match &**item {
@@ -172,7 +172,7 @@ impl RequestHistory {
     }
 
     /// Returns the call for a result without an id: the first open one with this name.
-    pub(super) fn find_open_call(&self, name: &str) -> Option<String> {
+    pub(crate) fn find_open_call(&self, name: &str) -> Option<String> {
         let answered = |id: &CallId| {
             let answers = |item: &Item| matches!(item, Item::ToolResult { call_id, .. } if call_id == id);
             self.items.iter().any(|item| answers(item))
@@ -187,11 +187,11 @@ impl RequestHistory {
 }
 
 /// Returns a required text; `place` is its location in the request.
-pub(super) fn required_text<'a>(value: &'a Value, key: &str, location: &str) -> Result<&'a str, String> {
+pub(crate) fn required_text<'a>(value: &'a Value, key: &str, location: &str) -> Result<&'a str, String> {
     value.get(key).and_then(Value::as_str).ok_or_else(|| format!("{location}{key}: a text is required"))
 }
 
-pub(super) fn required_list<'a>(value: &'a Value, key: &str, place: &str) -> Result<&'a [Value], String> {
+pub(crate) fn required_list<'a>(value: &'a Value, key: &str, place: &str) -> Result<&'a [Value], String> {
     match value.get(key) {
         Some(Value::Array(list)) => Ok(list),
         _ => Err(format!("{place}{key}: a list is required")),
@@ -199,7 +199,7 @@ pub(super) fn required_list<'a>(value: &'a Value, key: &str, place: &str) -> Res
 }
 
 /// Returns the texts of a string or of a list of parts with a `text`.
-pub(super) fn required_texts(value: Option<&Value>, location: &str) -> Result<Vec<String>, String> {
+pub(crate) fn required_texts(value: Option<&Value>, location: &str) -> Result<Vec<String>, String> {
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(vec![text.clone()]),

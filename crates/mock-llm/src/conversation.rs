@@ -14,14 +14,14 @@ use std::sync::Arc;
 use minke_model::{MAX_ATTEMPTS, ModelErrorKind};
 use minke_record::{Item, Role};
 
-use crate::scripted::item_text;
+use minke_llm::item_text;
 
 /// The most stored conversations. The least recently used one is evicted.
 const MAX_CONVERSATIONS: usize = 1_024;
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestOutcome {
+pub(crate) enum RequestOutcome {
     Completed,
     Interrupted,
     Failed { retryable: bool },
@@ -41,11 +41,11 @@ impl From<ModelErrorKind> for RequestOutcome {
 
 /// The position of a request in its conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RequestPosition {
+pub(crate) struct RequestPosition {
     /// Requests that ended earlier.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
     /// Earlier attempts of this request.
-    pub(super) attempt: u32,
+    pub(crate) attempt: u32,
     key: u64,
     route: u64,
 }
@@ -61,14 +61,14 @@ struct LatestRequest {
 
 /// The latest request of each conversation.
 #[derive(Debug, Default)]
-pub(super) struct ConversationTracker {
+pub(crate) struct ConversationTracker {
     latest: HashMap<u64, LatestRequest>,
     tick: u64,
 }
 
 impl ConversationTracker {
     /// Returns the position of a request. Its outcome must be recorded with `record_outcome`.
-    pub(super) fn locate_request(&mut self, route: &str, items: &[Arc<Item>]) -> RequestPosition {
+    pub(crate) fn locate_request(&mut self, route: &str, items: &[Arc<Item>]) -> RequestPosition {
         let chain = HistoryChain::new(items);
         let key = chain.links.last().map_or(0, |link| link.hash);
         let route = hash_text(route);
@@ -89,7 +89,7 @@ impl ConversationTracker {
         RequestPosition { ended, attempt: 0, key, route }
     }
 
-    pub(super) fn record_outcome(&mut self, standing: RequestPosition, outcome: RequestOutcome) {
+    pub(crate) fn record_outcome(&mut self, standing: RequestPosition, outcome: RequestOutcome) {
         self.tick += 1;
         if self.latest.len() >= MAX_CONVERSATIONS {
             let oldest = self

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use minke_model::{BlockKind, ModelEvent};
 
-use crate::scripted::StreamBeat;
+use minke_llm::StreamBeat;
 
 /// Returns the stream with the pieces of adjacent calls in turn.
-pub(super) fn interleave_calls(beats: Vec<StreamBeat>) -> Vec<StreamBeat> {
+pub(crate) fn interleave_calls(beats: Vec<StreamBeat>) -> Vec<StreamBeat> {
     let mut woven = Vec::with_capacity(beats.len());
     let mut calls: Vec<VecDeque<StreamBeat>> = Vec::new();
     let mut open = None;
