@@ -135,7 +135,10 @@ impl ReferenceReader<'_> {
                 continue;
             }
             let slash = if found.file_type() == FileType::Directory { "/" } else { "" };
-            names.push(format!("{}{slash}", minke_trust::sanitize_bytes(name.as_bytes(), MAX_SHOWN_NAMES)));
+            names.push(format!(
+                "{}{slash}",
+                minke_config::trust::sanitize_bytes(name.as_bytes(), MAX_SHOWN_NAMES)
+            ));
         }
         names.sort();
         let all = names.len();

@@ -2,7 +2,7 @@
 //!
 //! A test really runs the hooks: with the same code and sandbox as a pod whose scope is the working
 //! directory.
-//! Elsewhere: reading and running hooks (`minke-hooks`), the trust of a workspace (`minke-trust`).
+//! Elsewhere: reading and running hooks (`minke-hooks`), the trust of a workspace (`minke-config`).
 //! Invariant: hooks of an untrusted workspace are not read (`hooks_of_a_workspace_count_once_it_is_trusted`).
 
 use std::os::unix::fs::DirBuilderExt;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use minke_config::trust::{TrustStatus, TrustStore};
 use minke_exec::command::{Commands, CommandsConfig, OutputFilter};
 use minke_exec::sandbox::{EnvRules, HelperBinary, NetworkAccess, PodDirs, SandboxSpec};
 use minke_hooks::{
@@ -19,7 +20,6 @@ use minke_llm::KeyRedactor;
 use minke_policy::SandboxBackend;
 use minke_record::{Judgement, Scope};
 use minke_registry::UserPaths;
-use minke_trust::{TrustStatus, TrustStore};
 use serde_json::{Value, json};
 
 use crate::context::{CliContext, random_seed};
@@ -66,7 +66,7 @@ pub(crate) async fn run(
 /// Loads the user's hooks, and those of the workspace if it is trusted.
 fn load_hooks(paths: &UserPaths, around: &CliContext, screen: &CliOutput) -> Result<LoadedHooks, CliError> {
     let loaded = LoadedHooks::default().add_user_file(&paths.config.join(HOOKS_FILE));
-    let found = minke_trust::scan_workspace(&CliContext::find_workspace(&around.cwd));
+    let found = minke_config::trust::scan_workspace(&CliContext::find_workspace(&around.cwd));
     let Some(text) = found.file_text(WORKSPACE_HOOKS_FILE) else { return Ok(loaded) };
     let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found)?;
     if TrustStatus::is_trusted(&standing) {
