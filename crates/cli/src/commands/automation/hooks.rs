@@ -59,7 +59,7 @@ pub(crate) async fn run(
     let loaded = load_hooks(&paths, context, output)?;
     match command {
         HooksCommand::List => print_list(&loaded, output),
-        HooksCommand::Test(test) => test_hooks(test, loaded, &paths, (context, output)).await,
+        HooksCommand::Test(test) => test_hooks(test, loaded, &paths, context, output).await,
     }
 }
 
@@ -131,7 +131,8 @@ async fn test_hooks(
     test: HooksTestArgs,
     loaded: LoadedHooks,
     paths: &UserPaths,
-    (context, output): (&CliContext, &CliOutput),
+    context: &CliContext,
+    output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
     let Some(event) = HookEvent::from_name(&test.event) else {
         let all: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
@@ -239,7 +240,7 @@ fn hook_env(dirs: &SampleDirs, paths: &UserPaths, context: &CliContext) -> Resul
         session: "sample".to_owned(),
         pod: "sample".to_owned(),
         cwd: context.cwd.clone(),
-        commands: sandboxed_commands(dirs, paths, (context, &cover))?,
+        commands: sandboxed_commands(dirs, paths, context, &cover)?,
         redact: Arc::new(move |text| {
             let mut text = text.to_owned();
             match hidden.redact(&mut [&mut text]) {
@@ -254,7 +255,8 @@ fn hook_env(dirs: &SampleDirs, paths: &UserPaths, context: &CliContext) -> Resul
 fn sandboxed_commands(
     dirs: &SampleDirs,
     paths: &UserPaths,
-    (context, cover): (&CliContext, &Arc<KeyRedactor>),
+    context: &CliContext,
+    cover: &Arc<KeyRedactor>,
 ) -> Result<Option<Arc<Commands>>, CliError> {
     let backend = minke_exec::probe::best_backend();
     if backend == SandboxBackend::Unavailable {
