@@ -23,6 +23,13 @@ const QUIET_TIME: Duration = Duration::from_millis(400);
 /// The end of a synchronized update.
 const FRAME_END: &[u8] = b"\x1b[?2026l";
 
+/// Rows and columns of a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TerminalSize {
+    pub(crate) rows: NonZero<u16>,
+    pub(crate) columns: NonZero<u16>,
+}
+
 pub(crate) struct TerminalStage {
     ours: File,
     child: Child,
@@ -34,10 +41,8 @@ pub(crate) struct TerminalStage {
 }
 
 impl TerminalStage {
-    pub(crate) fn open_terminal(
-        mut command: Command,
-        (rows, columns): (NonZero<u16>, NonZero<u16>),
-    ) -> io::Result<TerminalStage> {
+    pub(crate) fn open_terminal(mut command: Command, size: TerminalSize) -> io::Result<TerminalStage> {
+        let TerminalSize { rows, columns } = size;
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;

@@ -282,19 +282,20 @@ fn append_offline_edit(
     }
     let before = writer.head_position();
     let mut step = step(&replay).map_err(|refusal| DeliverError::Refused { pod: None, refusal })?;
-    if let Some(last) = step.entries.last().map(|last| (last.seq, last.ts)) {
+    if let Some((seq, ts)) = step.entries.last().map(|last| (last.seq, last.ts)) {
         // Removed partial data is reported once, by the process that found it.
-        step.entries
-            .extend(alerts.into_iter().zip(1..).map(|(message, after)| alert_draft(message, last, after)));
+        step.entries.extend(
+            alerts.into_iter().zip(1..).map(|(message, after)| alert_draft(message, seq + after, ts)),
+        );
         writer.append(step.entries, step.blobs).map_err(|source| DeliverError::Append { session, source })?;
         writer.syncer().sync().map_err(|source| DeliverError::Sync { session, source })?;
     }
     Ok((before, writer))
 }
 
-fn alert_draft(message: String, (seq, ts): (u64, Millis), after: u64) -> Draft {
+fn alert_draft(message: String, seq: u64, ts: Millis) -> Draft {
     let kind = Kind::Alert(Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
-    Draft { seq: seq + after, ts, run: None, kind, durability: Durability::Lazy }
+    Draft { seq, ts, run: None, kind, durability: Durability::Lazy }
 }
 
 fn live_pod(home: &UserHome, session: SessionId) -> Result<Option<(PodName, PathBuf)>, RegistryError> {

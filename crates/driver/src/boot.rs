@@ -58,7 +58,7 @@ use crate::event_loop::{Driver, StorageState, WarnedOnce};
 use crate::heartbeat::Heartbeat;
 use crate::log::SyncedLog;
 use crate::models::ModelTasks;
-use crate::models::routes;
+use crate::models::routes::{self, ResolvedRoutes};
 use crate::models::system_prompt::{SystemPrompt, SystemPromptError, SystemPromptInputs, compose_prompt};
 use crate::policy::denied_paths::DeniedPathRules;
 use crate::policy::hooks::{self, HookTasks};
@@ -234,9 +234,10 @@ fn start_pod(
         shelf: places.load_library(),
         reference_roots: places,
         paths: args.paths.clone(),
+        release_queue: outlet,
     };
     // Everything that can fail without the scope lease was created before, so that little has to be undone.
-    let scope = acquire_scope_lease(&parts, &about, (name, args.session), ticket)?;
+    let scope = acquire_scope_lease(&parts, &about, name, args.session, ticket)?;
     // Scope that is still lent to running children is excluded.
     parts.place.scope = scope.row().effective_scope();
     if let Err(e) = clean_up_sandboxes(&runtime) {
@@ -251,7 +252,7 @@ fn start_pod(
             return Err(error);
         }
     };
-    let (mut driver, boot, alerts) = assemble_driver(state, scope, outlet, (parts, kit, words));
+    let (mut driver, boot, alerts) = assemble_driver(state, scope, parts, kit, words);
     if open.unchecked {
         driver.background.check_log();
     }
@@ -278,6 +279,14 @@ fn describe_shelf_problems(shelf: &ReferenceLibrary) -> Vec<String> {
     reported
 }
 
+fn add_alerts(
+    alerts: &mut Vec<(AlertSource, String)>,
+    source: &AlertSource,
+    messages: impl IntoIterator<Item = String>,
+) {
+    alerts.extend(messages.into_iter().map(|message| (source.clone(), message)));
+}
+
 fn release_scope(scope: ScopeLease) {
     if let Err(e) = scope.release_pod() {
         report!("error: could not remove the runtime directory: {e}");
@@ -289,7 +298,8 @@ fn release_scope(scope: ScopeLease) {
 fn acquire_scope_lease(
     parts: &BootParts,
     about: &About,
-    (name, session): (PodName, SessionId),
+    name: PodName,
+    session: SessionId,
     ticket: Option<ScopeTicket>,
 ) -> Result<ScopeLease, BootError> {
     let parent = about.parent.as_ref().map(|parent| parent.session);
@@ -410,13 +420,15 @@ struct BootParts {
     reference_roots: ReferenceDirs,
     shelf: ReferenceLibrary,
     paths: UserPaths,
+    release_queue: ReleaseQueue,
 }
 
 fn assemble_driver(
     state: State,
     scope: ScopeLease,
-    release_queue: ReleaseQueue,
-    (parts, toolset, words): (BootParts, Toolset, SystemPrompt),
+    parts: BootParts,
+    mut toolset: Toolset,
+    words: SystemPrompt,
 ) -> (Driver, BootInfo, Vec<(AlertSource, String)>) {
     let (events, mailbox) = mpsc::channel(EVENT_CAPACITY);
     let BootParts {
@@ -434,6 +446,7 @@ fn assemble_driver(
         reference_roots,
         shelf,
         paths,
+        release_queue,
     } = parts;
     let model_env = env.for_pod(scope.row().name.as_str());
     let library =
@@ -443,41 +456,39 @@ fn assemble_driver(
     let about_hooks = hooks::hook_context(&library, scope.row().name.as_str(), &paths, &redactor);
     let about_hooks = minke_hooks::HookContext { commands: toolset.commands.clone(), ..about_hooks };
     let hooks = Arc::new(HookSet::new(hooks, about_hooks));
-    let (mut boot, mut greeting_info, alerts) =
-        boot_input(&state, &scope, (&model_env, &mut models), (&toolset, words.prompt));
+    let resolved = routes::resolve_routes(&state.manifest.model, &model_env, &mut models);
+    let (mut boot, mut greeting_info, route_alerts) =
+        boot_input(&state, &scope, resolved, &toolset, words.prompt);
     (boot.rules, boot.hook_points) = (rules.rules, HookTasks::hook_points(&hooks));
     boot.catalog = words.catalog.clone();
     boot.references = resolve_references::resolve_queued(&state, &library, &redactor);
     greeting_info.notices.extend(notices);
-    let worker = alerts.into_iter().map(|message| (AlertSource::Worker, message));
-    let policy = rules.problems.into_iter().map(|message| (AlertSource::Policy, message));
-    let hooking = hooks.problems().iter().map(|message| (AlertSource::Policy, message.clone()));
-    let referring = describe_shelf_problems(&shelf).into_iter().map(|message| (AlertSource::Pod, message));
-    let mut alerts: Vec<(AlertSource, String)> =
-        worker.chain(policy).chain(hooking).chain(referring).collect();
-    let project = words.problems.into_iter().chain(words.loaded);
-    alerts.extend(project.map(|message| (AlertSource::AgentsMd, message)));
+    let mut alerts = Vec::new();
+    add_alerts(&mut alerts, &AlertSource::Worker, route_alerts);
+    add_alerts(&mut alerts, &AlertSource::Policy, rules.problems);
+    add_alerts(&mut alerts, &AlertSource::Policy, hooks.problems().iter().cloned());
+    add_alerts(&mut alerts, &AlertSource::Pod, describe_shelf_problems(&shelf));
+    add_alerts(&mut alerts, &AlertSource::AgentsMd, words.problems);
+    add_alerts(&mut alerts, &AlertSource::AgentsMd, words.loaded);
     let mut hook_tasks = HookTasks::new(Arc::clone(&hooks), library.clone(), events.clone());
     let mandate = state.facts.about.as_ref().and_then(|about| about.mandate.as_ref());
     hook_tasks.start_observers(&paths.state, log.head().seq + 1, mandate);
-    let proxied = network_config::start_proxy(
-        &state.manifest.sandbox.network,
-        &scope.pod_dir().join("proxy.sock"),
-        &events,
-        &redactor,
-    );
-    let mut kit = toolset;
-    kit.repository_guard.set_callback(repository_watcher(&events, &redactor));
-    match proxied {
-        Ok(proxy) => kit.proxy = proxy,
+    toolset.repository_guard.set_callback(repository_watcher(&events, &redactor));
+    let socket = scope.pod_dir().join("proxy.sock");
+    match network_config::start_proxy(&state.manifest.sandbox.network, &socket, &events, &redactor) {
+        Ok(proxy) => toolset.proxy = proxy,
         Err(why) => alerts.push((AlertSource::Worker, format!("commands have no network access: {why}"))),
     }
-    let snapshots =
-        SnapshotTasks::new(Arc::clone(&kit.files), Arc::clone(&redactor), library.clone(), events.clone());
+    let snapshots = SnapshotTasks::new(
+        Arc::clone(&toolset.files),
+        Arc::clone(&redactor),
+        library.clone(),
+        events.clone(),
+    );
     let toolbox = CallResources {
-        model_tools: kit.tools.clone(),
+        model_tools: toolset.tools.clone(),
         client_tools: vec![snapshots.undo_tool()],
-        files: Arc::clone(&kit.files),
+        files: Arc::clone(&toolset.files),
         hooks,
         output_limit: OutputLimit {
             section: state.manifest.worker.tool_output.clone(),
@@ -490,8 +501,8 @@ fn assemble_driver(
         home: UserHome { paths, store: Arc::clone(library.store()) },
         session: library.session(),
         runtime: runtime.clone(),
-        files: Arc::clone(&kit.files),
-        commands: kit.commands.clone(),
+        files: Arc::clone(&toolset.files),
+        commands: toolset.commands.clone(),
         read_only: state.manifest.sandbox.mode == SandboxMode::ReadOnly,
         limits,
         events: events.clone(),
@@ -509,7 +520,7 @@ fn assemble_driver(
         snapshots,
         hook_tasks,
         rules: WatchedRules::new(rule_files),
-        toolset: kit,
+        toolset,
         models,
         children,
         background: BackgroundTasks::new(library.clone(), runtime, events),
@@ -610,20 +621,20 @@ fn manifest_text(state: &State) -> String {
 fn boot_input(
     state: &State,
     scope: &ScopeLease,
-    (around, models): (&ResolveContext, &mut ModelTasks),
-    (toolset, system_prompt): (&Toolset, String),
+    resolved: ResolvedRoutes,
+    toolset: &Toolset,
+    system_prompt: String,
 ) -> (BootInfo, GreetingInfo, Vec<String>) {
     let row = scope.row();
-    let found = routes::resolve_routes(&state.manifest.model, around, models);
     let tools: Vec<ToolSpec> = toolset.tools.iter().map(|tool| tool.spec()).collect();
     let mut notices = toolset.notices.clone();
     notices.extend(state.manifest.left_out.iter().cloned());
-    if found.route.is_none() {
-        notices.push(format!("no model: {}", found.no_route));
+    if resolved.route.is_none() {
+        notices.push(format!("no model: {}", resolved.no_route));
     }
-    let route = found.route.clone();
+    let route = resolved.route.clone();
     let pod_name = row.name.as_str().to_owned();
-    let introduction = GreetingInfo { pod_name, route, context_window: found.context_window, notices };
+    let introduction = GreetingInfo { pod_name, route, context_window: resolved.context_window, notices };
     let boot = BootInfo {
         pid: row.pid,
         boot_id: row.boot_id.clone(),
@@ -631,10 +642,10 @@ fn boot_input(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tools,
         system_prompt,
-        route: found.route,
-        no_route: found.no_route,
-        fallbacks: found.fallbacks,
-        costs: found.costs,
+        route: resolved.route,
+        no_route: resolved.no_route,
+        fallbacks: resolved.fallbacks,
+        costs: resolved.costs,
         socket: row.socket.to_string_lossy().into_owned(),
         sandbox: toolset.backend,
         own_dirs: toolset.own_scope.clone(),
@@ -644,5 +655,5 @@ fn boot_input(
         catalog: minke_prompts::SnippetCatalog::default(),
         references: Vec::new(),
     };
-    (boot, introduction, found.alerts)
+    (boot, introduction, resolved.alerts)
 }

@@ -294,7 +294,7 @@ impl CallContext {
             .run_blocking(move |session_reader| {
                 let looking = ScriptInspector { files: &files, cwd: &tool_context.cwd, redactor: &redactor };
                 catch_unwind(AssertUnwindSafe(|| {
-                    prepare_with(&*tool, &arguments, &tool_context, (session_reader, &looking))
+                    prepare_with(&*tool, &arguments, &tool_context, session_reader, &looking)
                 }))
                 .unwrap_or_else(|panic| {
                     Err(ToolError::Internal(format!("`{name}` panicked: {}", panic_message(&*panic))))
@@ -540,7 +540,8 @@ fn prepare_with(
     tool: &dyn Tool,
     arguments: &str,
     tool_context: &ToolContext,
-    (session_reader, looking): (&SessionReader, &ScriptInspector<'_>),
+    session_reader: &SessionReader,
+    looking: &ScriptInspector<'_>,
 ) -> Result<PreparedCall, ToolError> {
     let redactor = looking.redactor;
     let unseen = |e: &dyn std::fmt::Display| {

@@ -43,7 +43,7 @@ impl LoadedHooks {
                     "{}: {why}; until it can be read, every event that it may deny is blocked",
                     file.display()
                 );
-                self.add_blocking_hook(HookLayer::User, (file, 0), &why, &STEERING_EVENTS);
+                self.add_blocking_hook(HookLayer::User, file, 0, &why, &STEERING_EVENTS);
                 self.problems.push(why);
             }
         }
@@ -67,7 +67,7 @@ impl LoadedHooks {
                 let why = problem(line, &format!("invalid TOML: {}", error.message()));
                 // Any of its hooks may be strict.
                 if text.contains("strict") {
-                    self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
+                    self.add_blocking_hook(layer, file, line, &why, &STEERING_EVENTS);
                 }
                 self.problems.push(why);
                 return;
@@ -78,7 +78,7 @@ impl LoadedHooks {
                 let line = at(key.span().start);
                 let why = problem(line, &unknown_message("key", key.get_ref(), &["hook"]));
                 if mentions_strict(value.get_ref()) {
-                    self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
+                    self.add_blocking_hook(layer, file, line, &why, &STEERING_EVENTS);
                 }
                 self.problems.push(why);
             }
@@ -88,7 +88,7 @@ impl LoadedHooks {
         let Some(hooks) = hooks.get_ref().as_array() else {
             let why = problem(line, "`hook` is a list: write `[[hook]]` above each");
             if hooks.get_ref().as_table().is_some_and(|_| mentions_strict(hooks.get_ref())) {
-                self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
+                self.add_blocking_hook(layer, file, line, &why, &STEERING_EVENTS);
             }
             self.problems.push(why);
             return;
@@ -100,7 +100,7 @@ impl LoadedHooks {
                 let why =
                     problem(line, &format!("a file has at most {MAX_HOOKS} hooks: this one is ignored"));
                 if mentions_strict(hook.get_ref()) {
-                    self.add_blocking_hook(layer, (file, line), &why, &STEERING_EVENTS);
+                    self.add_blocking_hook(layer, file, line, &why, &STEERING_EVENTS);
                 }
                 self.problems.push(why);
                 continue;
@@ -134,7 +134,7 @@ impl LoadedHooks {
                         Some(_) => Vec::new(),
                         None => STEERING_EVENTS.to_vec(),
                     };
-                    self.add_blocking_hook(layer, (file, line), &reply.join("; "), &events);
+                    self.add_blocking_hook(layer, file, line, &reply.join("; "), &events);
                     if let Some(last) = reply.last_mut().filter(|_| !events.is_empty()) {
                         last.push_str(" (it is strict: it blocks until it is fixed)");
                     }
@@ -148,7 +148,8 @@ impl LoadedHooks {
     fn add_blocking_hook(
         &mut self,
         layer: HookLayer,
-        (file, line): (&Path, usize),
+        file: &Path,
+        line: usize,
         why: &str,
         events: &[HookEvent],
     ) {

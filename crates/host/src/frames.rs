@@ -253,7 +253,8 @@ impl Frame {
 
     /// Returns an error frame, which ends the stream or reports a failed request.
     pub fn error_frame(
-        (thread, after): (SessionId, u64),
+        thread: SessionId,
+        after: u64,
         ts: Millis,
         code: ErrorCode,
         message: impl Into<String>,

@@ -178,13 +178,8 @@ impl Engine {
                     JobAction::Resume => Method::Resume(detail_param),
                     _ => Method::Cancel(detail_param),
                 };
-                change_session(
-                    &self.home,
-                    session,
-                    (method, OfflineEdit::Job { action: command, detail }),
-                    by,
-                )
-                .await?;
+                change_session(&self.home, session, method, OfflineEdit::Job { action: command, detail }, by)
+                    .await?;
                 self.notify_job_hooks(session, by).await;
             }
         }

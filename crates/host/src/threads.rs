@@ -252,7 +252,7 @@ impl Engine {
                     continue;
                 }
             };
-            change_session(&self.home, session, (Method::Set(Box::new(set)), edit), by).await?;
+            change_session(&self.home, session, Method::Set(Box::new(set)), edit, by).await?;
         }
         Ok(())
     }

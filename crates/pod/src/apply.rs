@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use minke_context::{ContextSegment, ModelContext};
 use minke_manifest::Manifest;
 use minke_record::{
     About, ActorKind, Answer, AnsweredAsk, Ask, AssistantItem, CallId, CallStage, Decision, DequeueReason,
@@ -19,6 +18,7 @@ use minke_record::{
 
 use crate::budget::BUDGET_SPENT_PREFIX;
 use crate::calls::gate::ParentLimits;
+use crate::run::context::{ContextSegment, ModelContext};
 use crate::state::State;
 
 /// Number of stored automatic resumes; equals the allowed number in a row.

@@ -173,11 +173,11 @@ impl Pod {
         match event {
             ChildEvent::CallFinished { call_id, ended } => self.finish_call(step, &call_id, ended),
             ChildEvent::Read { call_id, child, to_seq, ended } => {
-                self.apply_child_read(step, &call_id, (child, to_seq), ended)
+                self.apply_child_read(step, &call_id, child, to_seq, ended)
             }
             ChildEvent::ReportAcked { seq } => self.acknowledge_report(step, seq),
             ChildEvent::Spawned { child, socket, clone, delivery } => {
-                self.apply_child_started(step, child, socket, (clone, delivery))
+                self.apply_child_started(step, child, socket, clone, delivery)
             }
             ChildEvent::SpawnFailed { child, code, message } => {
                 self.apply_spawn_failure(step, child, &code, message)
@@ -186,7 +186,7 @@ impl Pod {
                 self.apply_child_returned(step, child)
             }
             ChildEvent::Ended { child, outcome, exit, paid } => {
-                self.apply_child_exit(step, child, (outcome, exit), &paid)
+                self.apply_child_exit(step, child, outcome, exit, &paid)
             }
             ChildEvent::Adopted { known, paid } => self.adopt_child(step, *known, &paid),
             ChildEvent::Spending { paid } => self.append_spending(step, &paid),
@@ -200,7 +200,8 @@ impl Pod {
         &mut self,
         m: &mut StepBuilder,
         id: &CallId,
-        (child, to): (SessionId, u64),
+        child: SessionId,
+        to: u64,
         ended: CallEnd,
     ) {
         if !matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. })) {
@@ -221,7 +222,8 @@ impl Pod {
         step: &mut StepBuilder,
         session: SessionId,
         socket: String,
-        (clone, sent): (Option<CloneOrigin>, Option<String>),
+        clone: Option<CloneOrigin>,
+        sent: Option<String>,
     ) {
         self.volatile.watched_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
@@ -296,7 +298,8 @@ impl Pod {
         &mut self,
         step: &mut StepBuilder,
         session: SessionId,
-        (outcome, exit): (ChildOutcome, Option<i32>),
+        outcome: ChildOutcome,
+        exit: Option<i32>,
         paid: &[PodSpend],
     ) {
         self.volatile.watched_children.remove(&session);

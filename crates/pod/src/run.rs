@@ -4,6 +4,7 @@
 //! Invariant: only `finish_run` appends a terminal entry, exactly once per run
 //! (`every_accepted_run_has_exactly_one_end`).
 
+pub(crate) mod context;
 pub(crate) mod inbox;
 pub(crate) mod loop_guard;
 pub(crate) mod reply;
@@ -12,7 +13,6 @@ pub(crate) mod retry;
 pub(crate) mod rewind;
 pub(crate) mod stop;
 
-use minke_context::{REQUEST_BUILDER_VERSION, RequestOptions};
 use minke_manifest::WorkerSection;
 use minke_model::Sampling;
 use minke_prompts::Snippet;
@@ -25,6 +25,7 @@ use minke_record::{
 
 use crate::input::ResolvedReferences;
 use crate::pod::{Pod, StepBuilder, StopMode};
+use crate::run::context::{REQUEST_BUILDER_VERSION, RequestOptions};
 use crate::run::reply::ReplyDraft;
 use crate::step::{CommandRefusal, Effect};
 
@@ -152,7 +153,7 @@ impl Pod {
         if let (Some(costs), Some(members)) = (self.known_costs(), config.as_object_mut()) {
             members.insert(COSTS_KEY.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
         }
-        let is_current = |segment: &minke_context::ContextSegment| {
+        let is_current = |segment: &context::ContextSegment| {
             segment.system_prompt.byte_len() == boot.system_prompt.len() as u64
                 && segment.system_prompt.inline().is_none_or(|text| text == boot.system_prompt)
                 && *segment.tools == boot.tools

@@ -3,7 +3,6 @@
 //! Elsewhere: how entries change it (`apply`), who writes them (`run`, `calls` …).
 //! Invariant: replaying the log restores the pod, because durable state changes only in `apply_entry`.
 
-use minke_context::{ContextSegment, ModelContext};
 use minke_manifest::Manifest;
 use minke_record::{
     AskId, CallId, EndResult, EndedRun, Entry, History, Large, OpOutcome, OpenAsk, OpenCall, QueueId, Queued,
@@ -13,6 +12,7 @@ use minke_record::{
 use serde_json::Value;
 
 use crate::calls::gate::ParentLimits;
+use crate::run::context::{ContextSegment, ModelContext};
 use crate::step::PodPhase;
 
 /// The durable state of a pod.

@@ -101,7 +101,7 @@ impl ReferenceReader<'_> {
             FileContent::Text { text: words, remarks } => {
                 let whole = FileText { name: text, path: place, length, remarks, text: words };
                 match lines {
-                    Some(lines) => whole.attach_lines(lines, self.max_bytes),
+                    Some((first, last)) => whole.attach_lines(first, last, self.max_bytes),
                     None => Ok(whole.attach_all(self.max_bytes)),
                 }
             }
@@ -135,7 +135,10 @@ impl ReferenceReader<'_> {
                 continue;
             }
             let slash = if found.file_type() == FileType::Directory { "/" } else { "" };
-            names.push(format!("{}{slash}", minke_trust::sanitize_bytes(name.as_bytes(), MAX_SHOWN_NAMES)));
+            names.push(format!(
+                "{}{slash}",
+                minke_config::trust::sanitize_bytes(name.as_bytes(), MAX_SHOWN_NAMES)
+            ));
         }
         names.sort();
         let all = names.len();
@@ -210,7 +213,7 @@ impl FileText<'_> {
         Attachment { item: file_item(cause, body), image: None }
     }
 
-    fn attach_lines(self, (first, last): (u64, u64), max_bytes: usize) -> Result<Attachment, String> {
+    fn attach_lines(self, first: u64, last: u64, max_bytes: usize) -> Result<Attachment, String> {
         let all = self.text.lines().count() as u64;
         let far = self.length > MAX_COUNTED_BYTES;
         let total = if far { format!("at least {all}") } else { all.to_string() };

@@ -337,7 +337,7 @@ fn unquote_text(text: &str) -> Option<String> {
 
 /// Shortens a text for an error message.
 pub(crate) fn shorten_text(text: &str) -> String {
-    minke_trust::sanitize_bytes(text.as_bytes(), 60)
+    minke_config::trust::sanitize_bytes(text.as_bytes(), 60)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use minke_trust::{ItemUse, TrustStatus, TrustStore, WorkspaceInventory};
+use minke_config::trust::{ItemUse, TrustStatus, TrustStore, WorkspaceInventory};
 
 use crate::file::{finish_line, truncate_text};
 use crate::front_matter::{self, shorten_text};
@@ -80,7 +80,7 @@ pub(crate) struct LibraryDirs<'a> {
 impl ReferenceLibrary {
     /// Loads the library.
     pub(crate) fn load_from(around: LibraryDirs<'_>) -> ReferenceLibrary {
-        let found = minke_trust::scan_workspace(around.workspace);
+        let found = minke_config::trust::scan_workspace(around.workspace);
         let mut shelf =
             ReferenceLibrary { workspace: around.workspace.to_owned(), ..ReferenceLibrary::default() };
         let (trusted, knows) = match TrustStore::in_data_dir(around.data).trust_status(&found) {
@@ -237,7 +237,8 @@ impl ReferenceLibrary {
             return Err(format!("{}: this workspace is not trusted (`minke trust`)", missing()));
         }
         let file = format!("{KNOWLEDGE_DIR}/{slug}.md");
-        let read = minke_trust::read_text_file(&self.workspace, Path::new(&file), MAX_KNOWLEDGE_BYTES);
+        let read =
+            minke_config::trust::read_text_file(&self.workspace, Path::new(&file), MAX_KNOWLEDGE_BYTES);
         let text = read.map_err(|e| e.to_string())?.ok_or_else(missing)?;
         let (body, user_invocable) =
             match front_matter::parse_front_matter(&text).map_err(|why| format!("{file}: {why}"))? {

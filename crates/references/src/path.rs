@@ -61,7 +61,7 @@ fn parse_lines(text: &str) -> Option<(u64, u64)> {
 
 /// Formats a path for a message: one line, shortened.
 pub(crate) fn printable_path(path: &str) -> String {
-    minke_trust::sanitize_bytes(path.as_bytes(), SHOWN_CHARS)
+    minke_config::trust::sanitize_bytes(path.as_bytes(), SHOWN_CHARS)
 }
 
 #[cfg(test)]

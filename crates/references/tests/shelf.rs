@@ -5,10 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use minke_config::trust::TrustStore;
 use minke_files::{FilesConfig, ScopedFiles};
 use minke_record::{InputSegment, Permission, Scope, ScopeRule, SystemItem, SystemKind};
 use minke_references::{CompletionKind, MAX_COMPLETIONS, ReferenceDirs, ReferenceLibrary, ReferenceResolver};
-use minke_trust::TrustStore;
 
 struct ReferenceFixture {
     dir: tempfile::TempDir,
@@ -70,7 +70,7 @@ impl ReferenceFixture {
 
     fn trust_workspace(&self) {
         std::fs::create_dir_all(self.root.join("data")).unwrap();
-        let found = minke_trust::scan_workspace(&self.work_dir());
+        let found = minke_config::trust::scan_workspace(&self.work_dir());
         TrustStore::in_data_dir(&self.root.join("data")).add_workspace(&found, 1).unwrap();
     }
 

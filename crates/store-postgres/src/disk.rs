@@ -170,7 +170,8 @@ impl TableDisk {
         only_check: bool,
     ) -> io::Result<Box<dyn DiskFile>> {
         let session = self.session_row(&name.session)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(RowLock::open_lock(&self.link, &self.locks, (session, name), lock_name, only_check)?))
+        let file = RowLock::open_file(&self.locks, &name.session, lock_name)?;
+        Ok(Box::new(RowLock::new(&self.link, file, Some(session), lock_name, only_check)))
     }
 
     /// Renames a draft, which stores its whole content at once.

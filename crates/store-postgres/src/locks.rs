@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use minke_session::DiskFile;
 
-use crate::path_names::FileName;
 use crate::server_link::{ServerLink, durable_transaction};
 
 /// The lock of the writer.
@@ -61,21 +60,16 @@ impl std::fmt::Debug for RowLock {
 }
 
 impl RowLock {
-    pub(crate) fn open_lock(
-        link: &Arc<ServerLink>,
-        locks: &Path,
-        session: (i64, &FileName),
-        name: &'static str,
-        only_check: bool,
-    ) -> io::Result<RowLock> {
-        let path = local_lock_path(locks, &session.1.session, name);
+    /// Opens the local file of a lock and creates it if it is missing.
+    pub(crate) fn open_file(locks: &Path, session: &str, name: &'static str) -> io::Result<File> {
+        let path = local_lock_path(locks, session, name);
         let file =
             File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         if file.metadata()?.len() == 0 {
             // The session's name, for a process that inherits only the descriptor.
-            file.write_all_at(session.1.session.replace("/.new-", "/").as_bytes(), 0)?;
+            file.write_all_at(session.replace("/.new-", "/").as_bytes(), 0)?;
         }
-        Ok(RowLock::new(link, file, Some(session.0), name, only_check))
+        Ok(file)
     }
 
     pub(crate) fn new(

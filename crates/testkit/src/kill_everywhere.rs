@@ -192,13 +192,13 @@ pub fn kill_everywhere(
             }
             let kill = StoryKill { at, death, second_kill: None };
             stats.kills += 1;
-            stats.compared += usize::from(run_killed(story, sync_when, broken, (&reference, kill))?);
+            stats.compared += usize::from(run_killed(story, sync_when, broken, &reference, kill)?);
         }
         if at % SECOND_KILL_EVERY == 0 && sync_when == SyncTiming::Immediate {
             let second_kill = Some(1 + (at * 7) % SECOND_KILL_WITHIN);
             let kill = StoryKill { at, death: DeathKind::Kill, second_kill };
             stats.kills += 1;
-            stats.compared += usize::from(run_killed(story, sync_when, broken, (&reference, kill))?);
+            stats.compared += usize::from(run_killed(story, sync_when, broken, &reference, kill)?);
         }
     }
     Ok(stats)
@@ -222,7 +222,8 @@ fn run_killed(
     story: &Story,
     sync_when: SyncTiming,
     broken: Option<RuleBreak>,
-    (reference, kill): (&UnkilledRun, StoryKill),
+    reference: &UnkilledRun,
+    kill: StoryKill,
 ) -> Result<bool, Box<StoryFailure>> {
     let mut run = StoryRun::new(story, sync_when);
     run.world.broken_rule = broken;

@@ -28,6 +28,13 @@ const MAX_RETRY_AFTER_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// Suffix of the summary of a command that exited with 0.
 pub const EXIT_ZERO_SUFFIX: &str = "(exit 0)";
 
+/// Sequence number and time of an entry.
+#[derive(Debug, Clone, Copy)]
+struct EntryStamp {
+    seq: u64,
+    at: Millis,
+}
+
 /// Returns the job of a session with this mandate, if it is one.
 pub fn job_from_mandate(mandate: Option<&serde_json::Value>, seq: u64, at: Millis) -> Option<JobFacts> {
     match Mandate::from_value(mandate) {
@@ -57,7 +64,7 @@ fn new_job(mandate: &Mandate, seq: u64, at: Millis) -> JobFacts {
     if job.is_scheduled() {
         job.state = JobState::Waiting;
     }
-    append_history(&mut job, JobPhase::Created, (seq, at));
+    append_history(&mut job, JobPhase::Created, EntryStamp { seq, at });
     job
 }
 
@@ -77,13 +84,13 @@ fn unreadable_job(why: &str, seq: u64, at: Millis) -> JobFacts {
     let mut job =
         JobFacts { state: JobState::Paused, history: VecDeque::new(), ..new_job(&mandate, seq, at) };
     job.detail = Some(format!("needs attention: could not read its mandate: {why}"));
-    append_history(&mut job, JobPhase::Paused, (seq, at));
+    append_history(&mut job, JobPhase::Paused, EntryStamp { seq, at });
     job
 }
 
 /// Applies one more entry to a job.
 pub fn apply_entry(job: &mut JobFacts, entry: &Entry) {
-    let when = (entry.seq, entry.ts);
+    let stamp = EntryStamp { seq: entry.seq, at: entry.ts };
     if let Kind::StateChange(change) = &entry.kind
         && let (Some(makes), Some(firing)) = (&mut job.makes, &change.firing)
     {
@@ -93,7 +100,7 @@ pub fn apply_entry(job: &mut JobFacts, entry: &Entry) {
         return; // later entries of its thread do not change an ended job
     }
     if job.is_scheduled() {
-        return apply_to_scheduled(job, entry, when);
+        return apply_to_scheduled(job, entry, stamp);
     }
     match &entry.kind {
         Kind::Invoke(invoke) => {
@@ -108,29 +115,29 @@ pub fn apply_entry(job: &mut JobFacts, entry: &Entry) {
             if again && noted && job.state == JobState::Running {
                 job.until = None;
             } else {
-                transition_job(job, JobState::Running, phase, when);
+                transition_job(job, JobState::Running, phase, stamp);
             }
         }
-        Kind::RunCompleted(end) => apply_run_completed(job, &end.result, end.reason.as_deref(), when),
+        Kind::RunCompleted(end) => apply_run_completed(job, &end.result, end.reason.as_deref(), stamp),
         Kind::RunErrored(end) => {
             job.detail = Some(end.message.clone());
             job.not_before = end.retry_after_ms.map(|ms| entry.ts.saturating_add(ms.min(MAX_RETRY_AFTER_MS)));
-            fail_attempt(job, end.retryable, when);
+            fail_attempt(job, end.retryable, stamp);
         }
-        Kind::StateChange(change) if entry.run.is_none() => apply_state_change(job, change, when),
+        Kind::StateChange(change) if entry.run.is_none() => apply_state_change(job, change, stamp),
         Kind::ToolDispatch(call) if call.call_id.0.starts_with(ACCEPTANCE_CALL_PREFIX) => {
             job.acceptances = job.acceptances.saturating_add(1);
         }
-        Kind::ToolResult(result) => apply_acceptance(job, result, when),
+        Kind::ToolResult(result) => apply_acceptance(job, result, stamp),
         Kind::QueuedInput(queued) if queued.from.actor == ActorKind::Job => job.rejected = None,
-        Kind::Progress(progress) => apply_progress(job, progress, when),
+        Kind::Progress(progress) => apply_progress(job, progress, stamp),
         _ => {}
     }
 }
 
 /// Applies an entry to a job with a schedule. It never runs: only its schedule and commands that pause,
 /// resume or cancel it change its state.
-fn apply_to_scheduled(job: &mut JobFacts, entry: &Entry, when: (u64, Millis)) {
+fn apply_to_scheduled(job: &mut JobFacts, entry: &Entry, stamp: EntryStamp) {
     let Kind::StateChange(change) = &entry.kind else { return };
     if entry.run.is_some() {
         return;
@@ -144,49 +151,49 @@ fn apply_to_scheduled(job: &mut JobFacts, entry: &Entry, when: (u64, Millis)) {
             if let Some(reason) = &change.reason {
                 job.detail = Some(reason.clone());
                 let made = change.firing.as_ref().is_some_and(|firing| firing.session.is_some());
-                append_history(job, if made { JobPhase::Running } else { JobPhase::ProgressUpdated }, when);
+                append_history(job, if made { JobPhase::Running } else { JobPhase::ProgressUpdated }, stamp);
             } else if let Some(last) = job.history.back_mut() {
                 (last.state, last.until) = (JobState::Waiting, change.until);
             }
         }
-        StateWord::Paused | StateWord::Working => apply_state_change(job, change, when),
+        StateWord::Paused | StateWord::Working => apply_state_change(job, change, stamp),
         // An abandoned run in its thread is not the job.
-        StateWord::Abandoned if change.on == Some(WaitingOn::Time) => apply_state_change(job, change, when),
+        StateWord::Abandoned if change.on == Some(WaitingOn::Time) => apply_state_change(job, change, stamp),
         _ => {}
     }
 }
 
-fn apply_run_completed(job: &mut JobFacts, result: &RunResult, reason: Option<&str>, when: (u64, Millis)) {
+fn apply_run_completed(job: &mut JobFacts, result: &RunResult, reason: Option<&str>, stamp: EntryStamp) {
     if let Some(reason) = reason {
         job.detail = Some(reason.to_owned());
     }
     match result {
         RunResult::Finished if job.accepts => job.accepting = true,
-        RunResult::Finished => transition_job(job, JobState::Completed, JobPhase::Completed, when),
-        RunResult::Paused => transition_job(job, JobState::Paused, JobPhase::Paused, when),
-        RunResult::Interrupted => transition_job(job, JobState::Interrupted, JobPhase::Paused, when),
+        RunResult::Finished => transition_job(job, JobState::Completed, JobPhase::Completed, stamp),
+        RunResult::Paused => transition_job(job, JobState::Paused, JobPhase::Paused, stamp),
+        RunResult::Interrupted => transition_job(job, JobState::Interrupted, JobPhase::Paused, stamp),
         RunResult::Cancelled | RunResult::RolledBack => {
-            transition_job(job, JobState::Cancelled, JobPhase::Cancelled, when);
+            transition_job(job, JobState::Cancelled, JobPhase::Cancelled, stamp);
         }
-        RunResult::LimitReached => transition_job(job, JobState::Failed, JobPhase::Failed, when),
+        RunResult::LimitReached => transition_job(job, JobState::Failed, JobPhase::Failed, stamp),
         RunResult::Other(word) => {
             job.detail = Some(format!("needs attention: its run ended as `{word}`"));
-            transition_job(job, JobState::Paused, JobPhase::Paused, when);
+            transition_job(job, JobState::Paused, JobPhase::Paused, stamp);
         }
     }
 }
 
 /// Ends an attempt: waits for a retry if one is useful and allowed, else fails the job.
-fn fail_attempt(job: &mut JobFacts, again: bool, when: (u64, Millis)) {
+fn fail_attempt(job: &mut JobFacts, again: bool, stamp: EntryStamp) {
     if again && job.retries < job.max {
         job.failed = true;
-        transition_job(job, JobState::Waiting, JobPhase::Failed, when);
+        transition_job(job, JobState::Waiting, JobPhase::Failed, stamp);
     } else {
-        transition_job(job, JobState::Failed, JobPhase::Failed, when);
+        transition_job(job, JobState::Failed, JobPhase::Failed, stamp);
     }
 }
 
-fn apply_state_change(job: &mut JobFacts, change: &StateChange, when: (u64, Millis)) {
+fn apply_state_change(job: &mut JobFacts, change: &StateChange, stamp: EntryStamp) {
     if let Some(reason) = &change.reason {
         job.detail = Some(reason.clone());
     }
@@ -199,22 +206,22 @@ fn apply_state_change(job: &mut JobFacts, change: &StateChange, when: (u64, Mill
         }
         StateWord::Paused => {
             let until = job.until;
-            transition_job(job, JobState::Paused, JobPhase::Paused, when);
+            transition_job(job, JobState::Paused, JobPhase::Paused, stamp);
             job.until = until;
         }
-        StateWord::Queued => transition_job(job, JobState::Queued, JobPhase::QueuedAfterResume, when),
-        StateWord::Working => transition_job(job, JobState::Running, JobPhase::Resumed, when),
+        StateWord::Queued => transition_job(job, JobState::Queued, JobPhase::QueuedAfterResume, stamp),
+        StateWord::Working => transition_job(job, JobState::Running, JobPhase::Resumed, stamp),
         // Minke abandoned it because its deadline has passed.
         StateWord::Abandoned if change.by.as_ref().is_some_and(|by| by.actor == ActorKind::Minke) => {
-            transition_job(job, JobState::Failed, JobPhase::Failed, when);
+            transition_job(job, JobState::Failed, JobPhase::Failed, stamp);
         }
-        StateWord::Abandoned => transition_job(job, JobState::Cancelled, JobPhase::Cancelled, when),
+        StateWord::Abandoned => transition_job(job, JobState::Cancelled, JobPhase::Cancelled, stamp),
         _ => {}
     }
 }
 
 /// Applies the result of the acceptance command. An interrupted command has no result; it runs again.
-fn apply_acceptance(job: &mut JobFacts, result: &ToolResult, when: (u64, Millis)) {
+fn apply_acceptance(job: &mut JobFacts, result: &ToolResult, stamp: EntryStamp) {
     let Item::ToolResult { call_id, summary, content, .. } = &result.item else { return };
     let cut_off = matches!(result.outcome, Outcome::Lost | Outcome::Cancelled);
     let by_job = result.by.as_ref().is_some_and(|by| by.actor == ActorKind::Job);
@@ -223,14 +230,14 @@ fn apply_acceptance(job: &mut JobFacts, result: &ToolResult, when: (u64, Millis)
     }
     job.accepting = false;
     if result.outcome == Outcome::Done && summary.ends_with(EXIT_ZERO_SUFFIX) {
-        return transition_job(job, JobState::Completed, JobPhase::Completed, when);
+        return transition_job(job, JobState::Completed, JobPhase::Completed, stamp);
     }
     job.detail = Some(format!("not accepted: {summary}"));
     job.rejected = Some(RejectedAttempt { summary: summary.clone(), content: content.clone() });
-    fail_attempt(job, true, when);
+    fail_attempt(job, true, stamp);
 }
 
-fn apply_progress(job: &mut JobFacts, progress: &Progress, when: (u64, Millis)) {
+fn apply_progress(job: &mut JobFacts, progress: &Progress, stamp: EntryStamp) {
     if job.state != JobState::Running {
         return;
     }
@@ -238,7 +245,7 @@ fn apply_progress(job: &mut JobFacts, progress: &Progress, when: (u64, Millis)) 
         job.percent = clamp_percent(percent);
     }
     job.detail = Some(progress.note.clone()).filter(|note| !note.is_empty());
-    append_history(job, JobPhase::ProgressUpdated, when);
+    append_history(job, JobPhase::ProgressUpdated, stamp);
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 to 100 first")]
@@ -246,7 +253,7 @@ fn clamp_percent(percent: f64) -> u8 {
     if percent.is_nan() { 0 } else { percent.clamp(0.0, 100.0) as u8 }
 }
 
-fn transition_job(job: &mut JobFacts, to: JobState, phase: JobPhase, when: (u64, Millis)) {
+fn transition_job(job: &mut JobFacts, to: JobState, phase: JobPhase, stamp: EntryStamp) {
     if job.state != to && check_transition(job.state, to).is_err() {
         return;
     }
@@ -255,7 +262,7 @@ fn transition_job(job: &mut JobFacts, to: JobState, phase: JobPhase, when: (u64,
     if to == JobState::Completed {
         (job.percent, job.detail) = (100, None);
     }
-    append_history(job, phase, when);
+    append_history(job, phase, stamp);
 }
 
 /// Truncates a detail to the size of a history item.
@@ -263,10 +270,10 @@ fn truncate_detail(detail: &str) -> String {
     detail.chars().take(MAX_DETAIL_CHARS).collect()
 }
 
-fn append_history(job: &mut JobFacts, phase: JobPhase, (seq, at): (u64, Millis)) {
+fn append_history(job: &mut JobFacts, phase: JobPhase, stamp: EntryStamp) {
     job.history.push_back(JobItem {
-        seq,
-        at,
+        seq: stamp.seq,
+        at: stamp.at,
         phase,
         state: job.state,
         percent: job.percent,

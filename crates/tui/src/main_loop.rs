@@ -70,13 +70,19 @@ pub(crate) struct MainLoop<'a> {
     workspace: PathBuf,
 }
 
+/// The storage, the terminal and the editor that the main loop uses.
+pub(crate) struct LoopResources {
+    pub(crate) storage: StateStore,
+    pub(crate) terminal: Terminal,
+    pub(crate) signals: Signals,
+    /// The command of the user's editor.
+    pub(crate) editor: Option<String>,
+    pub(crate) workspace: PathBuf,
+}
+
 impl<'a> MainLoop<'a> {
-    pub(crate) fn new(
-        app: App,
-        backend: &'a dyn TuiBackend,
-        (storage, terminal, signals): (StateStore, Terminal, Signals),
-        (editor, workspace): (Option<String>, PathBuf),
-    ) -> MainLoop<'a> {
+    pub(crate) fn new(app: App, backend: &'a dyn TuiBackend, resources: LoopResources) -> MainLoop<'a> {
+        let LoopResources { storage, terminal, signals, editor, workspace } = resources;
         MainLoop {
             app,
             backend,

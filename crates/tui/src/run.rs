@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::app::{App, AppSetup};
 use crate::backend::TuiBackend;
 use crate::keys::KeyBindings;
-use crate::main_loop::MainLoop;
+use crate::main_loop::{LoopResources, MainLoop};
 use crate::signals::Signals;
 use crate::storage::StateStore;
 use crate::terminal::Terminal;
@@ -85,8 +85,9 @@ pub async fn run_tui(start: TuiOptions, backend: &dyn TuiBackend) -> Result<Exit
         None => app.show_start(backend.now_ms()),
     };
     let terminal = Terminal::enter(mouse).map_err(RunError::Terminal)?;
-    let mut main_loop =
-        MainLoop::new(app, backend, (storage, terminal, signals), (start.editor, start.workspace));
+    let resources =
+        LoopResources { storage, terminal, signals, editor: start.editor, workspace: start.workspace };
+    let mut main_loop = MainLoop::new(app, backend, resources);
     for order in first {
         main_loop.run_effect(order)?;
     }

@@ -62,7 +62,7 @@ impl Conversation {
                 (pod_name, outcome.as_ref().map_or("stopped".to_owned(), ToString::to_string))
             }
             PodEvent::Asked { pod_name, ask, socket, .. } => {
-                return self.apply_child_ask(from, (pod_name, ask, socket), entry);
+                return self.apply_child_ask(from, pod_name, ask, socket, entry);
             }
             PodEvent::ScopeSubDelegated { .. } | PodEvent::Unknown => return,
         };
@@ -82,7 +82,9 @@ impl Conversation {
     fn apply_child_ask(
         &mut self,
         from: Option<SessionId>,
-        (pod, ask, socket): (&str, &serde_json::Value, &str),
+        pod: &str,
+        ask: &serde_json::Value,
+        socket: &str,
         entry: &Entry,
     ) {
         let pod = PodName::from_text(pod);

@@ -1,7 +1,7 @@
 //! Benchmarks of the adapters: a sandboxed command, reading and editing, searching, capturing. Each crate's
 //! own benchmark prints its figures with a baseline.
 //!
-//! Elsewhere: the measurements (`crates/{exec,tools,undo,references,sources,index}/benches`).
+//! Elsewhere: the measurements (`crates/{exec,tools,undo,references,config,index}/benches`).
 
 use super::figure::BenchFigure;
 use super::home::BenchBinaries;
@@ -21,7 +21,7 @@ pub(crate) fn bench_adapters(_: &BenchBinaries) -> Result<Vec<BenchFigure>, Stri
 
 /// The time to compute a pod's configuration.
 pub(crate) fn bench_declare(_: &BenchBinaries) -> Result<Vec<BenchFigure>, String> {
-    run_crate_benches(&[("minke-sources", "declare")])
+    run_crate_benches(&[("minke-config", "declare")])
 }
 
 /// The time to list and search ten thousand sessions.

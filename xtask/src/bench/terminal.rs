@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use super::figure::{BenchFigure, BenchGoal, MachineFloor, sample_spread};
 use super::home::{BenchBinaries, BenchHome};
 use crate::run::run_command;
-use crate::terminal_stage::TerminalStage;
+use crate::terminal_stage::{TerminalSize, TerminalStage};
 
-const SIZE: (NonZero<u16>, NonZero<u16>) = (NonZero::new(40).unwrap(), NonZero::new(120).unwrap());
+const SIZE: TerminalSize =
+    TerminalSize { rows: NonZero::new(40).unwrap(), columns: NonZero::new(120).unwrap() };
 /// A turn with one call creates seven entries.
 const TURNS: usize = 1_450;
 /// The number of stream pieces during key presses.

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use xtask::tree;
 
 use crate::run::{cargo_command, run_command};
-use crate::terminal_stage::TerminalStage;
+use crate::terminal_stage::{TerminalSize, TerminalStage};
 
 /// Rows and columns of every picture.
-const SIZE: (NonZero<u16>, NonZero<u16>) = (NonZero::new(30).unwrap(), NonZero::new(100).unwrap());
+const SIZE: TerminalSize =
+    TerminalSize { rows: NonZero::new(30).unwrap(), columns: NonZero::new(100).unwrap() };
 
 /// The timeout for the start of a pod.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

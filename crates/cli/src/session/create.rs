@@ -109,7 +109,8 @@ pub(crate) fn create_session(
             BroadRootPolicy::Allow => {}
         }
     }
-    let placement = WorkPlacement::prepare(new.location, &cwd, (home, &manifest.scope), &name, session)?;
+    let identity = SessionIdentity { session, name, manifest };
+    let placement = WorkPlacement::prepare(new.location, &cwd, home, &identity)?;
     let cloned = placement.clone.clone();
     let extras = SessionExtras {
         created_by: new.created_by.unwrap_or_else(|| Actor::from_person("cli")),
@@ -119,13 +120,12 @@ pub(crate) fn create_session(
         blobs: new.blobs,
         task,
     };
-    create_with_placement(placement, SessionIdentity { session, name, manifest }, extras, (context, home))
-        .inspect_err(|_| {
-            // Report the original error. `gc` removes a clone that even this leaves behind.
-            if let Some(path) = cloned {
-                drop(clone::remove_clone(&path, session));
-            }
-        })
+    create_with_placement(placement, identity, extras, context, home).inspect_err(|_| {
+        // Report the original error. `gc` removes a clone that even this leaves behind.
+        if let Some(path) = cloned {
+            drop(clone::remove_clone(&path, session));
+        }
+    })
 }
 
 /// Returns the state and name that a pod with these options would have, without writing a session.
@@ -143,8 +143,8 @@ pub(crate) fn preview_session(
         None => choose_pod_name(None, declared.as_deref(), &cwd, home)?,
     };
     let session = SessionId(new_ids().next_uuid());
-    let placement = WorkPlacement::prepare(new.location, &cwd, (home, &manifest.scope), &name, session)?;
     let identity = SessionIdentity { session, name: name.clone(), manifest };
+    let placement = WorkPlacement::prepare(new.location, &cwd, home, &identity)?;
     let written = new_session(
         StepSeed { now: now_millis(), seed: random_seed() },
         new_session_spec(placement, identity, SessionExtras::default())?,
@@ -191,7 +191,8 @@ fn create_with_placement(
     placement: WorkPlacement,
     identity: SessionIdentity,
     mut extras: SessionExtras,
-    (context, home): (&CliContext, &UserHome),
+    context: &CliContext,
+    home: &UserHome,
 ) -> Result<(SessionId, OwnedFd), CliError> {
     let (session, secrets) = (identity.session, minke_driver::secret_variables(&identity.manifest));
     let input = serde_json::to_string(&extras.task)
@@ -322,14 +323,13 @@ impl WorkPlacement {
     fn prepare(
         location: WorkLocation,
         cwd: &Path,
-        (home, declared): (&UserHome, &ScopeSection),
-        name: &PodName,
-        session: SessionId,
+        home: &UserHome,
+        identity: &SessionIdentity,
     ) -> Result<WorkPlacement, CliError> {
         if location == WorkLocation::Clone {
-            return WorkPlacement::prepare_clone(cwd, (home, declared), name, session);
+            return WorkPlacement::prepare_clone(cwd, home, identity);
         }
-        let mut scope = scope_for_cwd(cwd, declared)?;
+        let mut scope = scope_for_cwd(cwd, &identity.manifest.scope)?;
         if location == WorkLocation::ReadOnly {
             scope.allow.iter_mut().for_each(|rule| rule.permission = Permission::Read);
         }
@@ -340,14 +340,15 @@ impl WorkPlacement {
     /// apply in the clone.
     fn prepare_clone(
         cwd: &Path,
-        (home, declared): (&UserHome, &ScopeSection),
-        name: &PodName,
-        session: SessionId,
+        home: &UserHome,
+        identity: &SessionIdentity,
     ) -> Result<WorkPlacement, CliError> {
+        let SessionIdentity { session, name, manifest } = identity;
+        let declared = &manifest.scope;
         let workspace = CliContext::find_workspace(cwd);
         let into = crate::commands::sessions::gc::clones_dir(&home.paths).join(session.to_string());
         let written = scope_for_cwd(cwd, declared)?;
-        let cloned = clone::create_clone(&workspace, &into, name, session, &written)
+        let cloned = clone::create_clone(&workspace, &into, name, *session, &written)
             .map_err(|e| CliError::usage("could not clone the workspace").with_reason(e))?;
         // As the sandbox and the file tools see it.
         let path = into.canonicalize().map_err(|e| {

@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
+use minke_config::sources::{DeclareRequest, DeclaredManifest, SourcesError};
 use minke_manifest::{LayerKind, ManifestError, Origin, PartialManifest};
-use minke_sources::{DeclareRequest, DeclaredManifest, SourcesError};
 use serde_json::json;
 
 use crate::context::CliContext;
@@ -39,7 +39,7 @@ pub(crate) fn declare_pod(
         trusted: is_trusted(&workspace, &paths.data),
         profile: Some(profile.layer),
     };
-    let mut declared = minke_sources::declare_manifest(asked).map_err(|e| config_error(&e))?;
+    let mut declared = minke_config::sources::declare_manifest(asked).map_err(|e| config_error(&e))?;
     let name = &mut declared.manifest.pod.name;
     *name = name.take().or(profile.slug);
     Ok(declared)
@@ -48,8 +48,8 @@ pub(crate) fn declare_pod(
 /// Returns true for a trusted workspace. If its trust cannot be read, it is not trusted; the pod reports that
 /// at start.
 pub(crate) fn is_trusted(workspace: &Path, data: &Path) -> bool {
-    let found = minke_trust::scan_workspace(workspace);
-    minke_trust::TrustStore::in_data_dir(data)
+    let found = minke_config::trust::scan_workspace(workspace);
+    minke_config::trust::TrustStore::in_data_dir(data)
         .trust_status(&found)
         .is_ok_and(|standing| standing.is_trusted())
 }

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use minke_config::sources::InstructionSearch;
+use minke_config::sources::directory_instructions;
 use minke_pod::NestedInstructions;
 use minke_policy::{AccessLevel, access_level};
 use minke_prompts::{Snippet, SnippetCatalog};
 use minke_record::{Action, Scope};
 use minke_secrets::KeyRedactor;
-use minke_sources::{InstructionSearch, directory_instructions};
 use minke_tool::ToolContext;
 
 /// The maximum number of directories searched between the working directory and a file.

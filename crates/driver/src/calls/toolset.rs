@@ -84,7 +84,7 @@ impl Toolset {
         ));
         let commands = backend
             .can_run_commands()
-            .then(|| Arc::new(Commands::new(commands_config(making, (&files, &repository_guard)))));
+            .then(|| Arc::new(Commands::new(commands_config(making, &files, &repository_guard))));
         if backend.can_run_commands()
             && backend != SandboxBackend::Off
             && manifest.sandbox.mode != SandboxMode::ReadOnly
@@ -217,7 +217,8 @@ pub(crate) fn read_only_scope(scope: &Scope) -> Scope {
 
 fn commands_config(
     config: &ToolsetConfig<'_>,
-    (files, guard): (&Arc<ScopedFiles>, &RepositoryGuard),
+    files: &Arc<ScopedFiles>,
+    guard: &RepositoryGuard,
 ) -> CommandsConfig {
     let ToolsetConfig { manifest, paths, dirs, backend, redactor, .. } = *config;
     let sandbox = &manifest.sandbox;

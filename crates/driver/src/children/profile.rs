@@ -7,12 +7,12 @@
 
 use std::path::Path;
 
+use minke_config::sources::{ChildRequest, ProfileRegistry, declare_child};
+use minke_config::trust::{TrustStatus, TrustStore};
 use minke_manifest::Manifest;
 use minke_pod::SpawnRequest;
 use minke_record::ErrorCode;
 use minke_registry::UserPaths;
-use minke_sources::{ChildRequest, ProfileRegistry, declare_child};
-use minke_trust::{TrustStatus, TrustStore};
 
 use super::spawn::ChildSpawnError;
 use crate::event_loop::commit::error_chain;
@@ -23,7 +23,7 @@ pub(super) fn apply_profile(
     mut spawning: SpawnRequest,
 ) -> Result<SpawnRequest, ChildSpawnError> {
     let workspace = Path::new(&spawning.workspace);
-    let found = minke_trust::scan_workspace(workspace);
+    let found = minke_config::trust::scan_workspace(workspace);
     // If the trust store cannot be read, nothing of the workspace is trusted; the greeting has reported that.
     let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found).ok();
     let trusted = standing.as_ref().is_some_and(TrustStatus::is_trusted);

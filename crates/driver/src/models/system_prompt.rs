@@ -7,6 +7,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use minke_config::sources::{InstructionSearch, PromptDirs, find_instructions};
+use minke_config::trust::{TrustStatus, TrustStore};
 use minke_exec::probe::cached_backend_in;
 use minke_exec::sandbox::HelperBinary;
 use minke_files::ScopedFiles;
@@ -22,9 +24,8 @@ use minke_prompts::{
 use minke_record::{About, Permission, PodName, Scope, ScopeRule};
 use minke_references::{ReferenceLibrary, Skill};
 use minke_registry::UserPaths;
-use minke_secrets::{KeyRedactor, KeySourceError};
-use minke_sources::{InstructionSearch, PromptDirs, find_instructions};
-use minke_trust::{TrustStatus, TrustStore};
+use minke_secrets::KeyRedactor;
+use minke_secrets::KeySourceError;
 
 use crate::calls::nested_instructions::is_readable;
 
@@ -174,7 +175,7 @@ pub fn system_prompt_for(
     paths: &UserPaths,
 ) -> Result<SystemPrompt, SystemPromptError> {
     let Some(about) = &state.facts.about else { return Err(SystemPromptError::MissingStart) };
-    let (cwd, found) = (&about.cwd, minke_trust::scan_workspace(Path::new(&about.workspace)));
+    let (cwd, found) = (&about.cwd, minke_config::trust::scan_workspace(Path::new(&about.workspace)));
     let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found).ok();
     let backend = match state.manifest.sandbox.mode {
         SandboxMode::Off => SandboxBackend::Off,

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use minke_config::trust::{TrustStatus, WorkspaceInventory};
 use minke_hooks::{
     HookContext, HookEvent, HookSet, LoadedHooks, ObserverConfig, Observers, PendingToolCall, SteerResult,
     SteeringRequest,
@@ -17,7 +18,6 @@ use minke_pod::{HookPoint, HookPoints, HookRequest, HookVerdict};
 use minke_record::{Entry, InputSegment, Judgement};
 use minke_registry::UserPaths;
 use minke_secrets::KeyRedactor;
-use minke_trust::{TrustStatus, WorkspaceInventory};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 

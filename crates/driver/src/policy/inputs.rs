@@ -8,12 +8,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use minke_config::sources::ProfileRegistry;
+use minke_config::trust::{TrustStatus, TrustStore};
 use minke_manifest::profiles::ProfileCatalog;
 use minke_pod::State;
 use minke_record::About;
 use minke_registry::UserPaths;
-use minke_sources::ProfileRegistry;
-use minke_trust::{TrustStatus, TrustStore};
 
 use crate::policy::hooks;
 use crate::policy::rules::{LoadedRules, RuleFiles, RulesError};
@@ -39,7 +39,7 @@ impl PolicyInputs {
         let workspace = Path::new(&about.workspace);
         let rule_files = RuleFiles::new(paths, workspace);
         let rules = rule_files.load_rules(&state.manifest.permissions)?;
-        let found = minke_trust::scan_workspace(workspace);
+        let found = minke_config::trust::scan_workspace(workspace);
         let (standing, notices) = match TrustStore::in_data_dir(&paths.data).trust_status(&found) {
             Ok(standing) => {
                 let notices = found.trust_notices(&standing);

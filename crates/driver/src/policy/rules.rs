@@ -83,12 +83,15 @@ impl RuleFiles {
     /// Adds the rules of the repository. They can only tighten, so ignoring them takes nothing away from the
     /// user.
     fn load_workspace(&self, loaded: &mut LoadedRules) {
-        let text =
-            match minke_trust::read_text_file(&self.workspace, Path::new(WORKSPACE_FILE), MAX_FILE_BYTES) {
-                Ok(None) => return,
-                Ok(Some(text)) => text,
-                Err(e) => return loaded.problems.push(format!("{WORKSPACE_FILE} is ignored: {e}")),
-            };
+        let text = match minke_config::trust::read_text_file(
+            &self.workspace,
+            Path::new(WORKSPACE_FILE),
+            MAX_FILE_BYTES,
+        ) {
+            Ok(None) => return,
+            Ok(Some(text)) => text,
+            Err(e) => return loaded.problems.push(format!("{WORKSPACE_FILE} is ignored: {e}")),
+        };
         match RuleSet::parse(RuleLayer::Workspace, WORKSPACE_FILE, &text) {
             Ok((rules, problems)) => loaded.add_layer(rules, problems),
             Err(e) => loaded.problems.push(format!("{WORKSPACE_FILE} is ignored: {e}")),

@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::output::OutputText;
 use super::reader::{SharedOutput, lock_output};
 use super::supervise::CommandExit;
 use super::table::CommandInfo;
@@ -27,6 +28,13 @@ pub const MAX_INPUT_BYTES: usize = 64 * 1024;
 const INPUT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The end-of-file character of a terminal; it takes effect at the start of a line.
 const EOF_CHARACTER: &[u8] = b"\x04";
+
+/// The status of a command and its running time.
+#[derive(Debug, Clone, Copy)]
+struct CommandTiming {
+    status: CommandStatus,
+    elapsed: Duration,
+}
 
 pub(super) struct BackgroundCommand {
     pub(super) info: CommandInfo,
@@ -128,37 +136,38 @@ impl BackgroundCommand {
     /// Returns the end of the output since the last call, limited to the inline size.
     pub(super) fn read_new_output(&self) -> OutputChunk {
         // Read the status first: once a command has ended, its output is complete.
-        let (status, elapsed) = self.status_and_elapsed();
+        let timing = self.status_and_elapsed();
         let output = lock_output(&self.output);
         let mut read_offset = self.read_offset.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = output.tail_since(*read_offset);
-        let piece = self.output_chunk(&output, (status, elapsed), *read_offset, shown);
+        let piece = self.output_chunk(&output, timing, *read_offset, shown);
         *read_offset = piece.end;
         piece
     }
 
     /// Returns output from an offset on. Does not change the start of the next `read_new_output`.
     pub(super) fn read_output_from(&self, from: u64) -> Result<OutputChunk, CommandError> {
-        let status = self.status_and_elapsed();
+        let timing = self.status_and_elapsed();
         let output = lock_output(&self.output);
         let shown = output
             .read_from(from)
             .map_err(|source| CommandError::Io { what: "read the output file of a command", source })?;
-        Ok(self.output_chunk(&output, status, from, shown))
+        Ok(self.output_chunk(&output, timing, from, shown))
     }
 
     fn output_chunk(
         &self,
         heard: &super::output::OutputCollector,
-        (status, elapsed): (CommandStatus, Duration),
+        timing: CommandTiming,
         asked: u64,
-        (start, text): (u64, String),
+        shown: OutputText,
     ) -> OutputChunk {
+        let OutputText { start, text } = shown;
         OutputChunk {
             notes: self.notes.get().cloned().unwrap_or_default(),
             command: self.info.command.clone(),
-            status,
-            elapsed,
+            status: timing.status,
+            elapsed: timing.elapsed,
             start,
             end: start + text.len() as u64,
             skipped: start.saturating_sub(asked),
@@ -170,9 +179,10 @@ impl BackgroundCommand {
         }
     }
 
-    fn status_and_elapsed(&self) -> (CommandStatus, Duration) {
+    fn status_and_elapsed(&self) -> CommandTiming {
         let (status, took) = *self.status.borrow();
-        (status, if status == CommandStatus::Running { self.info.started_at.elapsed() } else { took })
+        let elapsed = if status == CommandStatus::Running { self.info.started_at.elapsed() } else { took };
+        CommandTiming { status, elapsed }
     }
 
     /// Completes when there is unread output or the command has ended.

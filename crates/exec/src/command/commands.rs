@@ -103,7 +103,7 @@ impl Commands {
         Ok(CommandOutcome {
             exit: end.exit,
             timed_out: end.timed_out,
-            tail: heard.tail_since(0).1,
+            tail: heard.tail_since(0).text,
             lines: heard.line_total(),
             bytes: heard.byte_total(),
             dropped: heard.dropped_bytes(),

@@ -245,17 +245,17 @@ impl OutputCollector {
     }
 
     /// Returns the end of the output after `from`, limited to the inline size, and its offset.
-    pub(super) fn tail_since(&self, from: u64) -> (u64, String) {
+    pub(super) fn tail_since(&self, from: u64) -> OutputText {
         let begins = self.bytes - byte_count(&self.tail);
         let after = usize::try_from(from.saturating_sub(begins)).unwrap_or(usize::MAX);
         let after = self.tail.ceil_char_boundary(after.min(self.tail.len()));
         let new = self.tail.get(after..).unwrap_or_default();
         let text = new.get(tail_start(new)..).unwrap_or_default();
-        (self.bytes - byte_count(text), text.to_owned())
+        OutputText { start: self.bytes - byte_count(text), text: text.to_owned() }
     }
 
     /// Returns the kept output from `from` on, limited to one read, and its offset.
-    pub(super) fn read_from(&self, from: u64) -> io::Result<(u64, String)> {
+    pub(super) fn read_from(&self, from: u64) -> io::Result<OutputText> {
         let begins = self.bytes - byte_count(&self.tail);
         let from = from.min(self.bytes);
         match &self.spill.file {
@@ -269,10 +269,17 @@ impl OutputCollector {
                 let start = from.max(begins);
                 let at = usize::try_from(start - begins).unwrap_or(usize::MAX);
                 let at = self.tail.ceil_char_boundary(at.min(self.tail.len()));
-                Ok((begins + at as u64, self.tail.get(at..).unwrap_or_default().to_owned()))
+                let text = self.tail.get(at..).unwrap_or_default().to_owned();
+                Ok(OutputText { start: begins + at as u64, text })
             }
         }
     }
+}
+
+/// A part of the output and its offset.
+pub(super) struct OutputText {
+    pub(super) start: u64,
+    pub(super) text: String,
 }
 
 impl SpillFile {
@@ -313,13 +320,13 @@ impl SpillFile {
 }
 
 /// Decodes bytes that may begin and end within a character. Returns the text and its offset.
-fn decode_whole_chars(from: u64, bytes: &[u8]) -> (u64, String) {
+fn decode_whole_chars(from: u64, bytes: &[u8]) -> OutputText {
     let continues = |byte: &u8| byte & 0xc0 == 0x80;
     let skipped = bytes.iter().take(3).take_while(|byte| continues(byte)).count();
     let bytes = bytes.get(skipped..).unwrap_or_default();
     // The file holds UTF-8, so only the two ends of the read part can be invalid.
     let text = bytes.utf8_chunks().next().map(|chunk| chunk.valid().to_owned()).unwrap_or_default();
-    (from + skipped as u64, text)
+    OutputText { start: from + skipped as u64, text }
 }
 
 fn fits_inline(bytes: u64, lines: u64) -> bool {

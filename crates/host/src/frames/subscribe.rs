@@ -81,7 +81,8 @@ impl Stream for FrameSubscription {
             None if self.is_slow.swap(false, Ordering::AcqRel) => {
                 let message = "the client read frames too slowly; reconnect with the id of the last one";
                 Poll::Ready(Some(Frame::error_frame(
-                    (self.thread, self.last),
+                    self.thread,
+                    self.last,
                     now_millis(),
                     ErrorCode::TooMany,
                     message,
@@ -172,7 +173,8 @@ impl ThreadFollower {
                     let after = self.fold.head().map_or(0, |head| head.seq);
                     if self
                         .send_frame(Frame::error_frame(
-                            (self.thread, after),
+                            self.thread,
+                            after,
                             now_millis(),
                             ErrorCode::Conflict,
                             message,
@@ -193,9 +195,7 @@ impl ThreadFollower {
             };
             let after = self.fold.head().map_or(0, |head| head.seq);
             // The subscriber may have disconnected.
-            drop(
-                self.send_frame(Frame::error_frame((self.thread, after), now_millis(), code, message)).await,
-            );
+            drop(self.send_frame(Frame::error_frame(self.thread, after, now_millis(), code, message)).await);
             return;
         }
     }

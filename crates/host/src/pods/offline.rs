@@ -71,12 +71,13 @@ fn offline_writer(by: Actor) -> OfflineWriter {
 pub async fn change_session(
     home: &UserHome,
     session: SessionId,
-    (method, left): (Method, OfflineEdit),
+    method: Method,
+    edit: OfflineEdit,
     by: &Actor,
 ) -> Result<(), ApiError> {
     let living = RuntimeDir::new(&home.paths).live_pod_of_session(session)?.is_some();
     if !living {
-        match write_offline_edit(home, session, &*edit_step(left, by.clone())) {
+        match write_offline_edit(home, session, &*edit_step(edit, by.clone())) {
             Ok(()) => return Ok(()),
             // A pod has started meanwhile: send the change to it.
             Err(DeliverError::Store(StoreError::Held { .. })) => {}

@@ -92,8 +92,7 @@ impl Engine {
             return Ok(());
         }
         let set = Set { archived: Some(false), ..Set::default() };
-        change_session(&self.home, session, (Method::Set(Box::new(set)), OfflineEdit::Archive(false)), by)
-            .await
+        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Archive(false), by).await
     }
 
     /// Converts a text or input segments and refuses secrets; moves texts that are too long for a frame to blobs.

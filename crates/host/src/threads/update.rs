@@ -31,7 +31,7 @@ impl Engine {
         let session = self.resolve_session(&request.thread_id, &RequestOverrides::default())?;
         let name = parse_pod_name(&request.name)?;
         let set = Set { name: Some(name.clone()), ..Set::default() };
-        change_session(&self.home, session, (Method::Set(Box::new(set)), OfflineEdit::Rename(name)), by)
+        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Rename(name), by)
             .await?;
         let home = self.home.clone();
         let thread =
@@ -47,7 +47,7 @@ impl Engine {
     ) -> Result<ThreadResponse, ApiError> {
         let session = self.resolve_session(&one.thread_id, &RequestOverrides::default())?;
         let set = Set { archived: Some(away), ..Set::default() };
-        change_session(&self.home, session, (Method::Set(Box::new(set)), OfflineEdit::Archive(away)), by)
+        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Archive(away), by)
             .await?;
         Ok(ThreadResponse::new(session, if away { "archived" } else { "unarchived" }, json!({})))
     }
@@ -91,11 +91,11 @@ impl Engine {
         if let Some(budget) = goal.budget {
             let edit = OfflineEdit::Config { key: "budget".to_owned(), value: budget.clone() };
             let set = Set { budget: Some(budget), ..Set::default() };
-            change_session(&self.home, session, (Method::Set(Box::new(set)), edit), by).await?;
+            change_session(&self.home, session, Method::Set(Box::new(set)), edit, by).await?;
         }
         let set = Set { goal: Some(Some(objective.clone())), ..Set::default() };
         let left = OfflineEdit::Goal(Some(objective));
-        change_session(&self.home, session, (Method::Set(Box::new(set)), left), by).await?;
+        change_session(&self.home, session, Method::Set(Box::new(set)), left, by).await?;
         self.goal_response(session, "ok").await
     }
 
@@ -120,8 +120,7 @@ impl Engine {
             return Ok(ThreadResponse::new(session, "empty", json!({ "cleared": false })));
         }
         let set = Set { goal: Some(None), ..Set::default() };
-        change_session(&self.home, session, (Method::Set(Box::new(set)), OfflineEdit::Goal(None)), by)
-            .await?;
+        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Goal(None), by).await?;
         Ok(ThreadResponse::new(session, "cleared", json!({ "cleared": true })))
     }
 
@@ -146,7 +145,7 @@ impl Engine {
         self.session_factory.reject_secrets(&[&id, &state_text])?;
         let method = Method::Checkpoint(Checkpoint { id: id.clone(), state: save.state.clone() });
         let edit = OfflineEdit::Checkpoint { id: id.clone(), state: save.state.clone() };
-        change_session(&self.home, session, (method, edit), by).await?;
+        change_session(&self.home, session, method, edit, by).await?;
         let saved = checkpoint_value(&id, &save.state, now_millis());
         Ok(ThreadResponse::new(session, "ok", json!({ "checkpoint": saved })))
     }

@@ -254,7 +254,8 @@ impl Pod {
     pub(crate) fn add_grant(
         &mut self,
         m: &mut StepBuilder,
-        (rule, reach): (String, String),
+        rule: String,
+        reach: String,
         by: &Actor,
     ) -> Result<(), CommandRefusal> {
         grant_problem(&rule, &reach)

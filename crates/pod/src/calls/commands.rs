@@ -391,8 +391,8 @@ impl Pod {
         for (_, value) in changes.config.iter().filter(|(key, _)| key == crate::budget::BUDGET_KEY) {
             self.check_budget_change(value, by)?;
         }
-        if let Some(grant) = changes.grant {
-            self.add_grant(m, grant, by)?;
+        if let Some((rule, reach)) = changes.grant {
+            self.add_grant(m, rule, reach, by)?;
         }
         if let Some(name) = changes.name {
             self.append_entry(m, Renamed { name, by: by.clone() });

@@ -124,7 +124,7 @@ impl Pod {
             return GateDecision::Settle(refused_result(answer_verdict(decision, note.as_deref())));
         }
         if self.volatile.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
-            return GateDecision::Wait(self.ask_hooks(step, call, (prepared, verdict, rewrite)));
+            return GateDecision::Wait(self.ask_hooks(step, call, prepared, verdict, rewrite));
         }
         self.decide_call(call, ready_call(prepared, verdict, rewrite))
     }
@@ -133,7 +133,9 @@ impl Pod {
         &mut self,
         m: &mut StepBuilder,
         call: &OpenCall,
-        (prepared, verdict, rewrite): (PreparedCall, PolicyVerdict, Option<Box<HookRewrite>>),
+        prepared: PreparedCall,
+        verdict: PolicyVerdict,
+        rewrite: Option<Box<HookRewrite>>,
     ) -> CallProgress {
         let number = self.next_hook_number();
         let question = HookRequest::BeforeTool {

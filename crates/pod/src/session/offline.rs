@@ -207,116 +207,143 @@ pub fn apply_offline_edit(
             own: None,
         },
     );
-    let by = writer.by;
-    match edit {
-        OfflineEdit::Queue { op_id: Some(op_id), .. } if state.op_result(&op_id).is_some() => {
-            return Ok(StepDraft::default());
-        }
-        OfflineEdit::Queue { segments, op_id } => {
-            let limit = state.manifest.pod.limits.queue;
-            if state.facts.queue.len() as u64 >= limit {
-                return Err(CommandRefusal::new(
-                    ErrorCode::TooMany,
-                    format!("the queue is full: {limit} inputs (pod.limits.queue)"),
-                ));
+    let opened = step.result.entries.len();
+    let mut offline = OfflineStep { state, pod, step, by: writer.by };
+    offline.append_edit(edit)?;
+    // An edit that changes nothing is not written.
+    if offline.step.result.entries.len() == opened {
+        return Ok(StepDraft::default());
+    }
+    Ok(offline.step.into())
+}
+
+/// The step of an offline edit while it is built.
+struct OfflineStep<'a> {
+    /// The state before the step.
+    state: &'a State,
+    pod: Pod,
+    step: StepBuilder,
+    by: Actor,
+}
+
+impl OfflineStep<'_> {
+    fn append_edit(&mut self, edit: OfflineEdit) -> Result<(), CommandRefusal> {
+        let (pod, step, by) = (&mut self.pod, &mut self.step, self.by.clone());
+        match edit {
+            OfflineEdit::Queue { segments, op_id } => return self.append_input(segments, op_id),
+            OfflineEdit::Notify { message, wake } => {
+                let message = Some(message.into());
+                pod.append_entry(step, Inbox { from: by, from_seq: None, event: None, message, wake });
             }
-            let id = QueueId(step.ids.next_uuid());
-            pod.append_entry(
-                &mut step,
-                QueuedInput { id, segments, op_id, from: by, mode: QueueMode::Queue, attached: Vec::new() },
-            );
-        }
-        OfflineEdit::Notify { message, wake } => {
-            let message = Some(message.into());
-            pod.append_entry(&mut step, Inbox { from: by, from_seq: None, event: None, message, wake });
-        }
-        OfflineEdit::Answer { ask, decision, note } => {
-            let answer = AskAnswer { ask, decision, note, by };
-            check_answer(state, step.now, &answer)?;
-            let waits = state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(ask));
-            if !waits {
-                let message = format!("the client's call that question {ask} was about is gone");
-                return Err(CommandRefusal::new(ErrorCode::NotFound, message));
-            }
-            pod.answer_ask_offline(&mut step, answer);
-        }
-        OfflineEdit::Model(reference) => {
-            for (key, value) in state.model_changes(&reference) {
-                pod.append_entry(&mut step, ConfigChanged { key, value, by: by.clone() });
-            }
-        }
-        OfflineEdit::Rename(name) => {
-            pod.append_entry(&mut step, Renamed { name, by });
-        }
-        OfflineEdit::Archive(true) => {
-            pod.append_entry(&mut step, Archived { by });
-        }
-        OfflineEdit::Archive(false) => {
-            pod.append_entry(&mut step, Unarchived { by });
-        }
-        OfflineEdit::Checkpoint { id, state } => {
-            pod.append_entry(&mut step, Checkpoint { id, state });
-        }
-        OfflineEdit::Descendants(DescendantState { paid, children }) => {
-            let opened = step.result.entries.len();
-            pod.append_spending(&mut step, &paid);
-            for child in children {
-                let same = |known: &&OpenChild| {
-                    known.ended.is_none() && known.budget == child.budget && known.line == child.line
-                };
-                if state.child(child.session).filter(same).is_none() {
-                    pod.append_entry(&mut step, child);
+            OfflineEdit::Answer { ask, decision, note } => return self.answer_ask(ask, decision, note),
+            OfflineEdit::Model(reference) => {
+                for (key, value) in self.state.model_changes(&reference) {
+                    pod.append_entry(step, ConfigChanged { key, value, by: by.clone() });
                 }
             }
-            if step.result.entries.len() == opened {
-                return Ok(StepDraft::default());
+            OfflineEdit::Rename(name) => {
+                pod.append_entry(step, Renamed { name, by });
             }
-        }
-        OfflineEdit::Config { key, value } => {
-            if key == crate::budget::BUDGET_KEY {
-                pod.check_budget_change(&value, &by)?;
+            OfflineEdit::Archive(true) => {
+                pod.append_entry(step, Archived { by });
             }
-            pod.append_entry(&mut step, ConfigChanged { key, value, by });
-        }
-        OfflineEdit::Goal(goal) => {
-            let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
-            pod.append_entry(
-                &mut step,
-                Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None },
-            );
-        }
-        OfflineEdit::Import(items) => {
-            if state.segment.is_some() || !state.context.is_empty() || !state.facts.queue.is_empty() {
-                let message = "history can be imported only into a thread without a conversation";
-                return Err(CommandRefusal::new(ErrorCode::Conflict, message));
+            OfflineEdit::Archive(false) => {
+                pod.append_entry(step, Unarchived { by });
             }
-            pod.start_segment(&mut step, import_segment(items));
-        }
-        OfflineEdit::Abandon { reason } => {
-            if state.facts.run.is_some() {
-                pod.interrupt_open_run(&mut step, "the process ended");
+            OfflineEdit::Checkpoint { id, state } => {
+                pod.append_entry(step, Checkpoint { id, state });
             }
-            if pod.state.resumable_run().is_none() {
-                return Err(CommandRefusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
+            OfflineEdit::Descendants(known) => self.append_descendants(known),
+            OfflineEdit::Config { key, value } => {
+                if key == crate::budget::BUDGET_KEY {
+                    pod.check_budget_change(&value, &by)?;
+                }
+                pod.append_entry(step, ConfigChanged { key, value, by });
             }
-            pod.abandon_run(&mut step, &reason, &by);
-        }
-        OfflineEdit::Job { action, detail } => {
-            let opened = step.result.entries.len();
-            pod.apply_job_action_offline(&mut step, action, detail, &by)?;
-            if step.result.entries.len() == opened {
-                return Ok(StepDraft::default());
+            OfflineEdit::Goal(goal) => {
+                let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
+                let text = goal.unwrap_or_default();
+                pod.append_entry(step, Goal { change, text, used: 0, evidence: None });
             }
+            OfflineEdit::Import(items) => return self.import_history(items),
+            OfflineEdit::Abandon { reason } => return self.abandon_run(&reason),
+            OfflineEdit::Job { action, detail } => pod.apply_job_action_offline(step, action, detail, &by)?,
+            OfflineEdit::Schedule(event) => pod.apply_schedule_event(step, event),
         }
-        OfflineEdit::Schedule(event) => {
-            let opened = step.result.entries.len();
-            pod.apply_schedule_event(&mut step, event);
-            if step.result.entries.len() == opened {
-                return Ok(StepDraft::default());
+        Ok(())
+    }
+
+    /// Queues an input, unless an earlier operation with the same id has queued it.
+    fn append_input(
+        &mut self,
+        segments: Vec<InputSegment>,
+        op_id: Option<String>,
+    ) -> Result<(), CommandRefusal> {
+        if op_id.as_ref().is_some_and(|op_id| self.state.op_result(op_id).is_some()) {
+            return Ok(());
+        }
+        let limit = self.state.manifest.pod.limits.queue;
+        if self.state.facts.queue.len() as u64 >= limit {
+            return Err(CommandRefusal::new(
+                ErrorCode::TooMany,
+                format!("the queue is full: {limit} inputs (pod.limits.queue)"),
+            ));
+        }
+        let id = QueueId(self.step.ids.next_uuid());
+        let (from, mode) = (self.by.clone(), QueueMode::Queue);
+        let input = QueuedInput { id, segments, op_id, from, mode, attached: Vec::new() };
+        self.pod.append_entry(&mut self.step, input);
+        Ok(())
+    }
+
+    fn answer_ask(
+        &mut self,
+        ask: AskId,
+        decision: Decision,
+        note: Option<String>,
+    ) -> Result<(), CommandRefusal> {
+        let answer = AskAnswer { ask, decision, note, by: self.by.clone() };
+        check_answer(self.state, self.step.now, &answer)?;
+        if !self.state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(ask)) {
+            let message = format!("the client's call that question {ask} was about is gone");
+            return Err(CommandRefusal::new(ErrorCode::NotFound, message));
+        }
+        self.pod.answer_ask_offline(&mut self.step, answer);
+        Ok(())
+    }
+
+    fn append_descendants(&mut self, known: DescendantState) {
+        self.pod.append_spending(&mut self.step, &known.paid);
+        for child in known.children {
+            let same = |known: &&OpenChild| {
+                known.ended.is_none() && known.budget == child.budget && known.line == child.line
+            };
+            if self.state.child(child.session).filter(same).is_none() {
+                self.pod.append_entry(&mut self.step, child);
             }
         }
     }
-    Ok(step.into())
+
+    fn import_history(&mut self, items: Vec<Item>) -> Result<(), CommandRefusal> {
+        let state = self.state;
+        if state.segment.is_some() || !state.context.is_empty() || !state.facts.queue.is_empty() {
+            let message = "history can be imported only into a thread without a conversation";
+            return Err(CommandRefusal::new(ErrorCode::Conflict, message));
+        }
+        self.pod.start_segment(&mut self.step, import_segment(items));
+        Ok(())
+    }
+
+    fn abandon_run(&mut self, reason: &str) -> Result<(), CommandRefusal> {
+        if self.state.facts.run.is_some() {
+            self.pod.interrupt_open_run(&mut self.step, "the process ended");
+        }
+        if self.pod.state.resumable_run().is_none() {
+            return Err(CommandRefusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
+        }
+        self.pod.abandon_run(&mut self.step, reason, &self.by);
+        Ok(())
+    }
 }
 
 /// The fork to create and its origin.

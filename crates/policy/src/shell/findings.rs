@@ -41,6 +41,13 @@ pub(super) struct ShellFindings {
     pub(super) depth: usize,
 }
 
+/// The number of commands and redirections at a position of the line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FindingCounts {
+    pub(super) commands: usize,
+    pub(super) redirects: usize,
+}
+
 impl ShellFindings {
     /// Marks the line as uncertain. Keeps the first reason, because later ones are often consequences.
     pub(super) fn mark_uncertain(&mut self, reason: impl Into<String>) {
@@ -66,8 +73,8 @@ impl ShellFindings {
     }
 
     /// Returns the number of commands and redirections so far.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.line.commands.len(), self.line.redirects.len())
+    pub(super) fn counts(&self) -> FindingCounts {
+        FindingCounts { commands: self.line.commands.len(), redirects: self.line.redirects.len() }
     }
 
     pub(super) fn add_redirect(&mut self, target: ShellWord, writes: bool) {

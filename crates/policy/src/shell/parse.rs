@@ -4,7 +4,7 @@
 //! case …), `redirect`, `word` and `expand` (words), `effects` (the effects of commands).
 
 use super::commands::redirect::Heredoc;
-use super::findings::ShellFindings;
+use super::findings::{FindingCounts, ShellFindings};
 use super::{MAX_NESTING, MAX_SHELL_DEPTH, ShellCommand, ShellWord};
 
 /// Why parsing stopped.
@@ -63,7 +63,7 @@ pub(super) struct ShellParser<'t, 'f> {
     pub(super) piped_text: Option<String>,
     /// The number of commands and redirections before the current pipeline, if its input comes through a
     /// pipe.
-    pub(super) pipe_start: Option<(usize, usize)>,
+    pub(super) pipe_start: Option<FindingCounts>,
     /// The state of the innermost substitution. Bash reformats a substitution before it runs it, and loses
     /// separators after a here-document.
     pub(super) substitution: SubstitutionState,

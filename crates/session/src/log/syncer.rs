@@ -74,6 +74,18 @@ impl SyncState {
             error: None,
         }
     }
+
+    fn written_end(&self) -> WrittenEnd {
+        WrittenEnd { seq: self.written_seq, bytes: self.good_bytes, link: self.link }
+    }
+}
+
+/// The end of the entries that are written completely.
+#[derive(Debug, Clone, Copy)]
+struct WrittenEnd {
+    seq: Option<u64>,
+    bytes: u64,
+    link: ChainHash,
 }
 
 impl SharedLogFile {
@@ -124,12 +136,12 @@ impl SharedLogFile {
 
     /// Syncs. The caller holds the sync lock.
     fn sync_now(&self) -> Result<u64, SyncError> {
-        let (file, count, target) = {
+        let (file, count, end) = {
             let state = self.lock_state();
             if let Some(failed) = &state.error {
                 return Err(failed.clone());
             }
-            (state.file.clone(), state.pending.len(), (state.written_seq, state.good_bytes, state.link))
+            (state.file.clone(), state.pending.len(), state.written_end())
         };
         if self.sync_enabled
             && count > 0
@@ -138,7 +150,7 @@ impl SharedLogFile {
             return self.retry_sync(&first);
         }
         let mut state = self.lock_state();
-        Ok(mark_synced(&mut state, count, target))
+        Ok(mark_synced(&mut state, count, end))
     }
 
     /// Writes the pending bytes again through a new descriptor. Blocks appends.
@@ -147,9 +159,8 @@ impl SharedLogFile {
         match self.rewrite_pending(&state) {
             Ok(file) => {
                 state.file = file;
-                let (count, target) =
-                    (state.pending.len(), (state.written_seq, state.good_bytes, state.link));
-                Ok(mark_synced(&mut state, count, target))
+                let (count, end) = (state.pending.len(), state.written_end());
+                Ok(mark_synced(&mut state, count, end))
             }
             Err(then) => {
                 let path = state.path.clone();
@@ -185,12 +196,12 @@ impl SharedLogFile {
     }
 }
 
-fn mark_synced(state: &mut SyncState, count: usize, target: (Option<u64>, u64, ChainHash)) -> u64 {
+fn mark_synced(state: &mut SyncState, count: usize, end: WrittenEnd) -> u64 {
     let freed: usize = state.pending.drain(..count).map(|bytes| bytes.len()).sum();
     state.pending_bytes -= freed;
-    state.synced_seq = target.0;
-    state.durable_end = (target.1, target.2);
-    target.0.unwrap_or(0)
+    state.synced_seq = end.seq;
+    state.durable_end = (end.bytes, end.link);
+    end.seq.unwrap_or(0)
 }
 
 /// Why no new file was created.

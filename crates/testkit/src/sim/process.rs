@@ -36,6 +36,14 @@ impl PodRecord {
     }
 }
 
+/// The client that waits for a step, and the time and seed of its input.
+#[derive(Debug, Clone, Copy)]
+struct StepOrigin {
+    asker: Option<ReplyId>,
+    now: Millis,
+    seed: u64,
+}
+
 /// The state of a process after an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessFate {
@@ -141,17 +149,16 @@ impl SimProcess {
             InputKind::Command(request) => request.reply,
             _ => None,
         };
-        let now = input.now;
-        let seed = input.seed;
+        let origin = StepOrigin { asker, now: input.now, seed: input.seed };
         let step = self.pod.step(input);
-        self.commit_step(record, step, (asker, now, seed))
+        self.commit_step(record, step, origin)
     }
 
     fn commit_step(
         &mut self,
         ground: &mut PodRecord,
         step: Step,
-        (asker, now, seed): (Option<ReplyId>, Millis, u64),
+        origin: StepOrigin,
     ) -> Result<ProcessFate, String> {
         let barriers: Vec<bool> = step.entries.iter().map(|d| d.durability == Durability::Barrier).collect();
         let mut upto = None;
@@ -159,7 +166,7 @@ impl SimProcess {
         if !step.entries.is_empty() {
             match self.writer.append(step.entries, step.blobs) {
                 Ok(sealed) => written = sealed,
-                Err(error) => return self.handle_append_error(ground, &error, (asker, now, seed)),
+                Err(error) => return self.handle_append_error(ground, &error, origin),
             }
             upto = written.last().map(|sealed| sealed.entry.seq);
             for sealed in &written {
@@ -366,7 +373,7 @@ impl SimProcess {
         &mut self,
         record: &mut PodRecord,
         error: &AppendError,
-        (asker, now, seed): (Option<ReplyId>, Millis, u64),
+        origin: StepOrigin,
     ) -> Result<ProcessFate, String> {
         if self.disk.is_dead() {
             return Ok(ProcessFate::Dead);
@@ -385,7 +392,7 @@ impl SimProcess {
         self.timers.clear();
         record.tools.drop_calls();
         self.pending.retain(|held| !matches!(held.kind, PendingKind::Effect(_)));
-        if let Some(to) = asker {
+        if let Some(to) = origin.asker {
             let refusal = CommandRefusal::new(ErrorCode::StorageFailed, message.clone());
             self.outputs.push(SimOutput::Reply(to, Err(refusal)));
         }
@@ -393,8 +400,11 @@ impl SimProcess {
             return Ok(ProcessFate::Dead); // the log is unreadable: the process exits
         }
         self.is_full = true;
-        let step =
-            self.pod.step(PodInput { now, seed: seed ^ 1, kind: InputKind::StorageFailed { message } });
+        let step = self.pod.step(PodInput {
+            now: origin.now,
+            seed: origin.seed ^ 1,
+            kind: InputKind::StorageFailed { message },
+        });
         if step.entries.is_empty() {
             return Ok(ProcessFate::Alive);
         }

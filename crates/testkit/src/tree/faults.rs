@@ -1,5 +1,6 @@
 //! Faults of the tree: crashes, repeated tickets, clock jumps, a power cut.
 
+use super::machine::RowClaim;
 use super::process::ProcessStage;
 use super::{Key, TreeSimulation, pod_tasks};
 
@@ -37,7 +38,8 @@ impl TreeSimulation {
             return Ok(());
         };
         let (name, session) = (process.name.clone(), process.session);
-        let taken = self.machine.adopt_row((0, 0), (&name, session), &ticket).is_ok();
+        let claim = RowClaim { key: 0, pid: 0, name: &name, session };
+        let taken = self.machine.adopt_row(claim, &ticket).is_ok();
         self.count_branch(if taken { "a used ticket was accepted" } else { "a used ticket was refused" });
         Ok(())
     }

@@ -30,6 +30,15 @@ pub(super) struct SandboxedCommand {
     pub(super) is_ending: bool,
 }
 
+/// The process that claims the row of a session in the scope table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowClaim<'a> {
+    pub(super) key: Key,
+    pub(super) pid: u32,
+    pub(super) name: &'a PodName,
+    pub(super) session: SessionId,
+}
+
 #[derive(Debug)]
 pub(super) struct VirtualMachine {
     pub(super) table: ScopeTable,
@@ -110,11 +119,11 @@ impl VirtualMachine {
 
     pub(super) fn register_row(
         &mut self,
-        (key, pid): (Key, u32),
-        (name, session): (&PodName, SessionId),
+        claim: RowClaim<'_>,
         scope: &Scope,
         ancestors: Vec<SessionId>,
     ) -> Result<PodName, RegistryError> {
+        let RowClaim { key, pid, name, session } = claim;
         self.reclaim_dead_rows();
         let lender = ancestors.first().copied();
         let row = ScopeRow { scope: scope.clone(), ancestors, lender, ..self.new_row(name, session, pid) };
@@ -129,7 +138,8 @@ impl VirtualMachine {
     pub(super) fn lend_scope(
         &mut self,
         lender: SessionId,
-        (session, name): (SessionId, &PodName),
+        session: SessionId,
+        name: &PodName,
         scope: &Scope,
         ancestors: Vec<SessionId>,
     ) -> Result<String, RegistryError> {
@@ -189,12 +199,8 @@ impl VirtualMachine {
         Ok(next)
     }
 
-    pub(super) fn adopt_row(
-        &mut self,
-        (key, pid): (Key, u32),
-        (name, session): (&PodName, SessionId),
-        ticket: &str,
-    ) -> Result<(), RegistryError> {
+    pub(super) fn adopt_row(&mut self, claim: RowClaim<'_>, ticket: &str) -> Result<(), RegistryError> {
+        let RowClaim { key, pid, name, session } = claim;
         let here = self.new_row(name, session, pid);
         let before = self.table.find_row(session).cloned();
         self.table = self.table.with_adopted(&here, ticket, self.now)?;

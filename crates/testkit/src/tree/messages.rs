@@ -51,7 +51,8 @@ impl TreeSimulation {
     /// Sends a command until there is a reply; returns the reply when it has arrived.
     pub(super) fn exchange_command(
         &mut self,
-        (from, to): (Key, Key),
+        from: Key,
+        to: Key,
         exchange: &mut MessageExchange,
         command: &PodCommand,
         by: &Actor,
@@ -100,7 +101,7 @@ impl TreeSimulation {
         };
         let PodMessage { id, from, to, body } = message;
         match body {
-            MessageBody::Command { order: command, by } => self.receive_command(to, (from, id), *command, by),
+            MessageBody::Command { order: command, by } => self.receive_command(to, from, id, *command, by),
             MessageBody::Reply(result) => {
                 if let Some(process) = self.processes.get_mut(&to) {
                     let waits = |exchange: &&mut MessageExchange| {
@@ -120,7 +121,8 @@ impl TreeSimulation {
     fn receive_command(
         &mut self,
         key: Key,
-        sender: (Key, u64),
+        sender: Key,
+        message: u64,
         command: PodCommand,
         by: Actor,
     ) -> Result<(), String> {
@@ -133,12 +135,12 @@ impl TreeSimulation {
             return Ok(());
         };
         if early {
-            self.messages.push(PodMessage::new_reply(key, sender.0, sender.1, Ok(ReplyBody::Ok)));
+            self.messages.push(PodMessage::new_reply(key, sender, message, Ok(ReplyBody::Ok)));
             let request = CommandRequest { from: by, reply: None, command };
             life.inbox.push_back(InputKind::Command(Box::new(request)));
             return Ok(());
         }
-        life.reply_targets.insert(reply, sender);
+        life.reply_targets.insert(reply, (sender, message));
         self.feed_input(
             key,
             InputKind::Command(Box::new(CommandRequest { from: by, reply: Some(reply), command })),

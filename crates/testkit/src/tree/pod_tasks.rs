@@ -424,7 +424,7 @@ impl TreeSimulation {
             return None;
         };
         let by = Actor::from_pod(self.processes[&key].session);
-        match self.exchange_command((key, child), &mut task.exchange, &task.order.clone(), &by) {
+        match self.exchange_command(key, child, &mut task.exchange, &task.order.clone(), &by) {
             None => Some(PodTask::Send(task)),
             Some(result) => {
                 let ended = match result {
@@ -453,7 +453,7 @@ impl TreeSimulation {
             let by = Actor::from_pod(self.processes[&key].session);
             let mode = if stop.after_run { ShutdownMode::AfterRun } else { ShutdownMode::Now };
             let said =
-                self.exchange_command((key, child), &mut stop.exchange, &PodCommand::Shutdown { mode }, &by);
+                self.exchange_command(key, child, &mut stop.exchange, &PodCommand::Shutdown { mode }, &by);
             if stop.after_run && said.is_some() {
                 let ended = CallEnd::done("stops after its run", None);
                 self.send_child_event(key, ChildEvent::CallFinished { call_id: stop.call_id, ended });
@@ -488,7 +488,7 @@ impl TreeSimulation {
         }
         let event = report.event.clone();
         let order = PodCommand::PodEvent { event, from: Some(me), from_seq: Some(report.seq) };
-        match self.exchange_command((key, above), &mut report.exchange, &order, &Actor::from_pod(me)) {
+        match self.exchange_command(key, above, &mut report.exchange, &order, &Actor::from_pod(me)) {
             Some(Ok(_)) => {
                 self.count_branch("a report was acknowledged");
                 self.send_child_event(key, ChildEvent::ReportAcked { seq: report.seq });

@@ -9,6 +9,7 @@ use minke_pod::{
 };
 use minke_record::{Actor, Budget, ErrorCode, InputSegment, Millis, PodName, Scope, SessionId};
 
+use super::machine::RowClaim;
 use super::pod_tasks::{PodTask, WatchTask};
 use super::process::{PodProcessState, ProcessStage, TreeProcess};
 use super::session_log::SessionLog;
@@ -130,7 +131,7 @@ impl TreeSimulation {
                 // The table knows the ancestors of a new child; a restarted child gets them from its log.
                 let new = start.spawn_request.is_some();
                 let line = if new { Vec::new() } else { self.ancestors_of(start.child) };
-                match self.machine.lend_scope(me, (start.child, &start.name), &start.scope, line) {
+                match self.machine.lend_scope(me, start.child, &start.name, &start.scope, line) {
                     Ok(ticket) => {
                         self.scopes_changed = true;
                         start.ticket = ticket;
@@ -301,13 +302,18 @@ impl TreeSimulation {
         match process.stage {
             ProcessStage::ClaimsRow => {
                 let claimed = match process.ticket.clone() {
-                    Some(ticket) => {
-                        self.machine.adopt_row((key, pid), (&name, session), &ticket).map(|()| name)
-                    }
+                    Some(ticket) => self
+                        .machine
+                        .adopt_row(RowClaim { key, pid, name: &name, session }, &ticket)
+                        .map(|()| name),
                     None => {
                         let ancestors = self.ancestors_of(session);
                         let scope = self.session_scope(session);
-                        self.machine.register_row((key, pid), (&name, session), &scope, ancestors)
+                        self.machine.register_row(
+                            RowClaim { key, pid, name: &name, session },
+                            &scope,
+                            ancestors,
+                        )
                     }
                 };
                 self.scopes_changed = true;

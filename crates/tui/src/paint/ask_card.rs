@@ -69,12 +69,12 @@ impl CardKeys {
 }
 
 pub(super) fn ask_lines(
-    block: (&AskCard, Millis),
+    card: &AskCard,
+    asked: Millis,
     width: u16,
     theme: &Theme,
     open: bool,
 ) -> Vec<Line<'static>> {
-    let (card, asked) = block;
     if !open && (card.answer.is_some() || card.closed) {
         return vec![settled_line(card, width, theme)];
     }

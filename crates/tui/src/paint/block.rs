@@ -32,7 +32,7 @@ pub fn block_lines(block: &Block, width: u16, theme: &Theme, open: bool) -> Vec<
         BlockBody::Reply(words) => reply_lines(words, width, theme),
         BlockBody::Thinking(words) => thinking_lines(words, width, theme, open),
         BlockBody::CallCard(told) => call_block::call_lines(told, width, theme, open),
-        BlockBody::Ask(told) => ask_card::ask_lines((told, block.ts), width, theme, open),
+        BlockBody::Ask(told) => ask_card::ask_lines(told, block.ts, width, theme, open),
         BlockBody::Child(told) => ask_card::child_lines(told, width, theme),
         BlockBody::NoticeLine(told) => notice_lines(told, width, theme),
         BlockBody::RunEnd(told) => run_end_lines(told, width, theme),

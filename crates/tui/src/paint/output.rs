@@ -51,7 +51,8 @@ fn read_line(line: &str, sgr: &mut Style) -> Vec<TerminalCell> {
             '\u{1b}' => skip_escape(&mut chars),
             '\u{80}'..='\u{9f}' => skip_c1_control(c, &mut chars),
             _ => {
-                write_letter(&mut cells, &mut at, (c, last, chars.peek().copied()), *sgr);
+                let next = chars.peek().copied();
+                write_letter(&mut cells, &mut at, NeighborChars { c, last, next }, *sgr);
                 last = c;
                 continue;
             }
@@ -72,14 +73,17 @@ fn read_line(line: &str, sgr: &mut Style) -> Vec<TerminalCell> {
     cells
 }
 
-fn write_letter(
-    cells: &mut Vec<TerminalCell>,
-    at: &mut usize,
-    (c, last, next): (char, char, Option<char>),
-    style: Style,
-) {
+/// A character with the characters before and after it.
+struct NeighborChars {
+    c: char,
+    last: char,
+    next: Option<char>,
+}
+
+fn write_letter(cells: &mut Vec<TerminalCell>, at: &mut usize, chars: NeighborChars, style: Style) {
     /// Limit for the bytes of a letter with its marks and joined characters; an emoji family of four has 25.
     const MAX_LETTER_BYTES: usize = 48;
+    let NeighborChars { c, last, next } = chars;
     match classify_char(c, last, next) {
         // The second half of a joined pictograph belongs to the first.
         CharKind::Visible(_) if last == '\u{200d}' => attach_mark(cells, *at, c, MAX_LETTER_BYTES),

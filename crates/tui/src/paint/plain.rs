@@ -41,7 +41,7 @@ pub(super) fn block_lines(block: &Block, width: u16, theme: &Theme, open: bool) 
         }
         BlockBody::Thinking(words) => push_thinking(&mut lines, words, open),
         BlockBody::CallCard(call) => push_call(&mut lines, call, open),
-        BlockBody::Ask(card) => push_ask(&mut lines, (card, block.ts), &theme.keys, open),
+        BlockBody::Ask(card) => push_ask(&mut lines, card, block.ts, &theme.keys, open),
         BlockBody::Child(child) => {
             lines.push_prose("child", &format!("{}: {}", child.name, child_status_text(child)));
         }
@@ -68,7 +68,7 @@ pub(super) fn block_lines(block: &Block, width: u16, theme: &Theme, open: bool) 
 }
 
 /// Renders an ask; of a settled one only the subject and the outcome.
-fn push_ask(lines: &mut PlainWriter, (card, asked): (&AskCard, Millis), keys: &CardKeys, open: bool) {
+fn push_ask(lines: &mut PlainWriter, card: &AskCard, asked: Millis, keys: &CardKeys, open: bool) {
     let pod = card.pod.as_ref().map(|pod| format!("{pod} asks: ")).unwrap_or_default();
     lines.push_prose("question", &format!("{pod}{}", question_text(card)));
     let ended = ask_end_text(card);

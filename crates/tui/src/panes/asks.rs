@@ -78,7 +78,7 @@ impl AsksPane {
         let target = u16::try_from(card.len()).unwrap_or(u16::MAX).saturating_add(1);
         let most = area.height.saturating_sub(target).min(area.height / 3).max(1);
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX).min(most);
-        list_frame.draw_rows(buf, area_above(area, rows), (&self.selection, self.rows.len()), |at, width| {
+        list_frame.draw_rows(buf, area_above(area, rows), &self.selection, self.rows.len(), |at, width| {
             self.rows.get(at).map(|row| row_pieces(row, width, now, theme)).unwrap_or_default()
         });
         let available = area_below(area, rows.saturating_add(u16::from(area.height > 8)));

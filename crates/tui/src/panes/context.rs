@@ -25,7 +25,8 @@ impl ContextPane {
         &mut self,
         buf: &mut Buffer,
         area: Rect,
-        (context, window): (&ContextUsage, u64),
+        context: &ContextUsage,
+        window: u64,
         theme: &Theme,
     ) {
         let used = context.measured_tokens().unwrap_or_else(|| context.estimated_tokens());
@@ -51,10 +52,12 @@ fn context_lines(context: &ContextUsage, window: u64, width: u16, theme: &Theme)
     let whole = if window == 0 { context.estimated_tokens() } else { window };
     let mut lines = Vec::new();
     for (filling, tokens) in context.token_parts() {
-        lines.push(bar_line((filling.as_str(), tokens), whole, width, (StyleRole::Accent, theme)));
+        let bar = TokenBar { name: filling.as_str(), tokens, role: StyleRole::Accent };
+        lines.push(bar_line(&bar, whole, width, theme));
     }
     if window > 0 {
-        lines.push(bar_line(("free", context.free_tokens(window)), whole, width, (StyleRole::Dim, theme)));
+        let bar = TokenBar { name: "free", tokens: context.free_tokens(window), role: StyleRole::Dim };
+        lines.push(bar_line(&bar, whole, width, theme));
     }
     lines.push(Line::default());
     let mut say = |text: &str| {
@@ -75,13 +78,16 @@ fn context_lines(context: &ContextUsage, window: u64, width: u16, theme: &Theme)
     lines
 }
 
+/// A part of the context, or the free space.
+struct TokenBar {
+    name: &'static str,
+    tokens: u64,
+    role: StyleRole,
+}
+
 /// Renders `replies        1.2k   3%  ███`.
-fn bar_line(
-    (name, tokens): (&'static str, u64),
-    whole: u64,
-    width: u16,
-    (role, theme): (StyleRole, &Theme),
-) -> Line<'static> {
+fn bar_line(bar: &TokenBar, whole: u64, width: u16, theme: &Theme) -> Line<'static> {
+    let TokenBar { name, tokens, role } = *bar;
     let text = theme.role_style(StyleRole::Text);
     let mut pieces = list_frame::column_pieces(name, 14, text);
     let numbers = format!("{:>7} {:>4}%  ", format::format_tokens(tokens), format::to_percent(tokens, whole));

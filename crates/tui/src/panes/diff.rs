@@ -91,7 +91,7 @@ impl DiffPane {
 
     fn draw_file_list(&self, list_frame: &ListFrame<'_>, buf: &mut Buffer, area: Rect) {
         let files = self.changes.changed_files();
-        list_frame.draw_rows(buf, area, (&self.selection, files.len()), |at, width| {
+        list_frame.draw_rows(buf, area, &self.selection, files.len(), |at, width| {
             files.get(at).map(|file| file_row(file, width, list_frame.theme)).unwrap_or_default()
         });
     }

@@ -65,9 +65,9 @@ impl HelpPane {
         // As wide as the widest row, so that the columns do not move while searching, but limited.
         let widest = self.rows.iter().map(|row| row.keys.chars().count()).max().unwrap_or(0);
         let keys = widest.min(usize::from(area.width) * 2 / 5);
-        list_frame.draw_rows(buf, area, (&self.selection, fitting.len()), |at, width| {
+        list_frame.draw_rows(buf, area, &self.selection, fitting.len(), |at, width| {
             let row = fitting.get(at).and_then(|at| self.rows.get(*at));
-            row.map(|row| row_pieces(row, (keys, width), theme)).unwrap_or_default()
+            row.map(|row| row_pieces(row, keys, width, theme)).unwrap_or_default()
         });
     }
 }
@@ -76,7 +76,7 @@ impl HelpPane {
 const DESCRIPTION_COLUMNS: usize = 20;
 const CONTEXT_COLUMNS: usize = 10;
 
-fn row_pieces(row: &HelpRow, (keys, width): (usize, u16), theme: &Theme) -> Vec<StyledText> {
+fn row_pieces(row: &HelpRow, keys: usize, width: u16, theme: &Theme) -> Vec<StyledText> {
     let dim = theme.role_style(StyleRole::Dim);
     let mut out = column_pieces(&fitting_keys(&row.keys, keys), keys, theme.role_style(StyleRole::Key));
     out.push(StyledText::from_static("  ", dim));

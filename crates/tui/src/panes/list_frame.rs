@@ -44,7 +44,8 @@ impl ListFrame<'_> {
         &self,
         buf: &mut Buffer,
         area: Rect,
-        (selection, rows): (&RowSelection, usize),
+        selection: &RowSelection,
+        rows: usize,
         mut row: impl FnMut(usize, u16) -> Vec<StyledText>,
     ) {
         let chosen = selection.selected_index(rows);

@@ -83,7 +83,7 @@ impl PodsPane {
         }
         // With a filter the tree is incomplete, so branches would be misleading.
         let whole = self.selection.filter().is_empty();
-        list_frame.draw_rows(buf, area, (&self.selection, fitting.len()), |at, width| {
+        list_frame.draw_rows(buf, area, &self.selection, fitting.len(), |at, width| {
             let row = fitting.get(at).and_then(|at| self.tree_row(*at));
             row.map(|row| row_pieces(row, width, theme, whole)).unwrap_or_default()
         });

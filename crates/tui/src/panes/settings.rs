@@ -62,7 +62,7 @@ impl SettingsPane {
         let area = list_frame.draw_title(buf, area);
         let narrow = area.width < 50 && area.height > 3;
         let rows = if narrow { area.height - 1 } else { area.height };
-        list_frame.draw_rows(buf, area_above(area, rows), (&self.selection, self.rows.len()), |at, width| {
+        list_frame.draw_rows(buf, area_above(area, rows), &self.selection, self.rows.len(), |at, width| {
             self.rows.get(at).map(|row| row_pieces(row, width, narrow, theme)).unwrap_or_default()
         });
         // On narrow screens the description of the selected setting is below.

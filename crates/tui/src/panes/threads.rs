@@ -98,7 +98,7 @@ impl ThreadsPane {
             _ => 14,
         };
         let list = area_above(area, area.height.saturating_sub(look));
-        list_frame.draw_rows(buf, list, (&self.selection, fitting.len()), |at, width| {
+        list_frame.draw_rows(buf, list, &self.selection, fitting.len(), |at, width| {
             let row = fitting.get(at).and_then(|at| self.rows.get(*at));
             row.map(|row| row_pieces(row, width, now, theme)).unwrap_or_default()
         });

@@ -181,10 +181,10 @@ fn the_window_is_shown_by_what_fills_it() {
         &json!({ "kind": "llm_usage", "call": 0, "input": 50_000, "output": 400 }),
     ));
     assert_golden("context", |buf, area, theme| {
-        ContextPane::default().draw_pane(buf, area, (&context, 200_000), theme)
+        ContextPane::default().draw_pane(buf, area, &context, 200_000, theme)
     });
     let unknown = screen_text((80, 24), |buf, area| {
-        ContextPane::default().draw_pane(buf, area, (&ContextUsage::new(), 0), &Theme::default());
+        ContextPane::default().draw_pane(buf, area, &ContextUsage::new(), 0, &Theme::default());
     });
     assert!(unknown.contains("not counted tokens yet"), "{unknown}");
 }
@@ -289,7 +289,7 @@ fn every_room_is_large_enough() {
             diff.draw_pane(&mut buf, area, &theme);
             ThreadsPane::default().draw_pane(&mut buf, area, 0, &theme);
             TasksPane::default().draw_pane(&mut buf, area, &SessionStatus::default(), &theme);
-            ContextPane::default().draw_pane(&mut buf, area, (&ContextUsage::new(), 9), &theme);
+            ContextPane::default().draw_pane(&mut buf, area, &ContextUsage::new(), 9, &theme);
             for y in 0..whole.height {
                 for x in 0..whole.width {
                     let inside = area.contains((x, y).into());

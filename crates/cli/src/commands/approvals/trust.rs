@@ -1,7 +1,7 @@
 //! `minke trust`: shows the executable configuration of a workspace, asks for trust and stores the answer;
 //! lists and removes.
 //!
-//! Elsewhere: collecting the configuration and storing trust (`minke-trust`), using it (`driver`).
+//! Elsewhere: collecting the configuration and storing trust (`minke-config`), using it (`driver`).
 //! Invariant: trust covers exactly the configuration that was shown, and without a terminal it requires
 //! `--yes` (`a_workspace_is_trusted_once_and_asked_about_again_when_it_changes`).
 
@@ -9,7 +9,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use minke_trust::{
+use minke_config::trust::{
     InventoryItem, ItemUse, TrustChange, TrustError, TrustStatus, TrustStore, WorkspaceInventory,
     scan_workspace,
 };

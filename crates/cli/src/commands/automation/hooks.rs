@@ -2,7 +2,7 @@
 //!
 //! A test really runs the hooks: with the same code and sandbox as a pod whose scope is the working
 //! directory.
-//! Elsewhere: reading and running hooks (`minke-hooks`), the trust of a workspace (`minke-trust`).
+//! Elsewhere: reading and running hooks (`minke-hooks`), the trust of a workspace (`minke-config`).
 //! Invariant: hooks of an untrusted workspace are not read (`hooks_of_a_workspace_count_once_it_is_trusted`).
 
 use std::os::unix::fs::DirBuilderExt;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use minke_config::trust::{TrustStatus, TrustStore};
 use minke_exec::command::{Commands, CommandsConfig, OutputFilter};
 use minke_exec::sandbox::{EnvRules, HelperBinary, NetworkAccess, PodDirs, SandboxSpec};
 use minke_hooks::{
@@ -20,7 +21,6 @@ use minke_policy::SandboxBackend;
 use minke_record::{Judgement, Scope};
 use minke_registry::UserPaths;
 use minke_secrets::KeyRedactor;
-use minke_trust::{TrustStatus, TrustStore};
 use serde_json::{Value, json};
 
 use crate::context::{CliContext, random_seed};
@@ -60,14 +60,14 @@ pub(crate) async fn run(
     let loaded = load_hooks(&paths, context, output)?;
     match command {
         HooksCommand::List => print_list(&loaded, output),
-        HooksCommand::Test(test) => test_hooks(test, loaded, &paths, (context, output)).await,
+        HooksCommand::Test(test) => test_hooks(test, loaded, &paths, context, output).await,
     }
 }
 
 /// Loads the user's hooks, and those of the workspace if it is trusted.
 fn load_hooks(paths: &UserPaths, around: &CliContext, screen: &CliOutput) -> Result<LoadedHooks, CliError> {
     let loaded = LoadedHooks::default().add_user_file(&paths.config.join(HOOKS_FILE));
-    let found = minke_trust::scan_workspace(&CliContext::find_workspace(&around.cwd));
+    let found = minke_config::trust::scan_workspace(&CliContext::find_workspace(&around.cwd));
     let Some(text) = found.file_text(WORKSPACE_HOOKS_FILE) else { return Ok(loaded) };
     let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found)?;
     if TrustStatus::is_trusted(&standing) {
@@ -132,7 +132,8 @@ async fn test_hooks(
     test: HooksTestArgs,
     loaded: LoadedHooks,
     paths: &UserPaths,
-    (context, output): (&CliContext, &CliOutput),
+    context: &CliContext,
+    output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
     let Some(event) = HookEvent::from_name(&test.event) else {
         let all: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
@@ -240,7 +241,7 @@ fn hook_env(dirs: &SampleDirs, paths: &UserPaths, context: &CliContext) -> Resul
         session: "sample".to_owned(),
         pod: "sample".to_owned(),
         cwd: context.cwd.clone(),
-        commands: sandboxed_commands(dirs, paths, (context, &cover))?,
+        commands: sandboxed_commands(dirs, paths, context, &cover)?,
         redact: Arc::new(move |text| {
             let mut text = text.to_owned();
             match hidden.redact(&mut [&mut text]) {
@@ -255,7 +256,8 @@ fn hook_env(dirs: &SampleDirs, paths: &UserPaths, context: &CliContext) -> Resul
 fn sandboxed_commands(
     dirs: &SampleDirs,
     paths: &UserPaths,
-    (context, cover): (&CliContext, &Arc<KeyRedactor>),
+    context: &CliContext,
+    cover: &Arc<KeyRedactor>,
 ) -> Result<Option<Arc<Commands>>, CliError> {
     let backend = minke_exec::probe::best_backend();
     if backend == SandboxBackend::Unavailable {

@@ -78,8 +78,8 @@ pub(crate) async fn run(
         return Ok(ExitKind::Success);
     }
     // Options override the configuration file.
-    let settings =
-        minke_sources::load_host_settings(&context.find_paths()?.config).map_err(|e| config_error(&e))?;
+    let settings = minke_config::sources::load_host_settings(&context.find_paths()?.config)
+        .map_err(|e| config_error(&e))?;
     let defaults = JobCapacity::default();
     let engine = engine.with_job_limits(JobCapacity {
         running: settings.running.unwrap_or(defaults.running),

@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use minke_config::sources::{CONFIG_FILE, ConfigChange, DeclaredManifest, WORKSPACE_CONFIG};
 use minke_manifest::{ConfigRow, find_key, is_section_path, map_entry_key, unknown_key_message};
-use minke_sources::{CONFIG_FILE, ConfigChange, DeclaredManifest, WORKSPACE_CONFIG};
 use serde_json::{Value, json};
 
 use crate::context::CliContext;
@@ -86,11 +86,11 @@ pub(crate) fn run(
         ConfigCommand::Get(get) => run_get(&get, context, output),
         ConfigCommand::Set(set) => {
             let pair = set.words.join("=");
-            let changed = minke_sources::set_key(&context.find_paths()?.config, &pair, &context.cwd);
+            let changed = minke_config::sources::set_key(&context.find_paths()?.config, &pair, &context.cwd);
             print_change(changed.map_err(|e| unchanged_config_error(&e))?, output)
         }
         ConfigCommand::Unset { key } => {
-            let changed = minke_sources::unset_key(&context.find_paths()?.config, &key);
+            let changed = minke_config::sources::unset_key(&context.find_paths()?.config, &key);
             print_change(changed.map_err(|e| unchanged_config_error(&e))?, output)
         }
         ConfigCommand::Path => run_path(context, output),
@@ -102,7 +102,7 @@ pub(crate) fn run(
     }
 }
 
-fn unchanged_config_error(error: &minke_sources::SourcesError) -> CliError {
+fn unchanged_config_error(error: &minke_config::sources::SourcesError) -> CliError {
     config_error(error).with_reason("your config.toml is unchanged")
 }
 
@@ -117,8 +117,8 @@ pub(crate) fn values_json(cwd: Option<&std::path::Path>, context: &CliContext) -
 pub(crate) fn change_value(key: &str, value: Option<&Value>, around: &CliContext) -> Result<Value, CliError> {
     let config = around.find_paths()?.config;
     let changed = match value {
-        Some(value) => minke_sources::set_key(&config, &format!("{key}={value}"), &around.cwd),
-        None => minke_sources::unset_key(&config, key),
+        Some(value) => minke_config::sources::set_key(&config, &format!("{key}={value}"), &around.cwd),
+        None => minke_config::sources::unset_key(&config, key),
     };
     let changed = changed.map_err(|e| unchanged_config_error(&e))?;
     Ok(json!({ "path": changed.path.display().to_string(), "key": changed.key, "value": changed.value }))

@@ -101,7 +101,7 @@ pub(crate) fn run(init: &InitArgs, context: &CliContext, output: &CliOutput) -> 
             .with_hint("give an existing directory")
     })?;
     let workspace = CliContext::find_workspace(&dir);
-    let profile = minke_sources::STARTER.replace(NAME_PLACEHOLDER, PROFILE);
+    let profile = minke_config::sources::STARTER.replace(NAME_PLACEHOLDER, PROFILE);
     let starters: [(&str, &str); 5] = [
         (".minke/config.toml", STARTER_CONFIG),
         (PROFILE_REGISTRY, STARTER_REGISTRY),

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use minke_config::sources::{Profile as Chosen, ProfileRegistry, ProfilesError, PromptDirs};
+use minke_config::trust::TrustStore;
 use minke_manifest::{ConfigLayer, LayerKind, ResolvedManifest, resolve_layers};
-use minke_sources::{Profile as Chosen, ProfileRegistry, ProfilesError, PromptDirs};
-use minke_trust::TrustStore;
 use serde_json::{Value, json};
 
 use crate::context::CliContext;
@@ -67,7 +67,7 @@ pub(crate) fn load_registry(
     around: &CliContext,
 ) -> Result<ProfileRegistry, CliError> {
     let paths = around.find_paths()?;
-    let found = minke_trust::scan_workspace(workspace);
+    let found = minke_config::trust::scan_workspace(workspace);
     // A workspace whose trust cannot be read is not trusted.
     let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found);
     let trusted = standing.is_ok_and(|standing| standing.is_trusted());
@@ -219,7 +219,7 @@ fn create_profile(
     } else {
         context.find_paths()?.config
     };
-    let created = minke_sources::create_profile(&config_dir, &new.name).map_err(|error| {
+    let created = minke_config::sources::create_profile(&config_dir, &new.name).map_err(|error| {
         CliError::usage(&error).with_hint("choose another name, or fix the existing file")
     })?;
     let (file, source) = (created.file.display(), if new.project { "project" } else { "user" });

@@ -60,13 +60,13 @@ impl PendingInit {
     ) -> Result<PendingInit, HelperError> {
         let (to_init, from_helper) =
             UnixStream::pair().with_step(|| "creating a socket to the init".to_owned())?;
-        let ids = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         match sys::clone_namespaces(namespace_flags(restrictions))
             .with_step(|| "creating namespaces".to_owned())?
         {
             ForkResult::Child => {
                 drop(to_init);
-                if let Err(failure) = init_main(restrictions, line, from_helper, ids) {
+                if let Err(failure) = init_main(restrictions, line, from_helper, uid, gid) {
                     send_failure(line, failure);
                 }
                 sys::exit_now(0)
@@ -137,7 +137,8 @@ fn init_main(
     restrictions: Restrictions,
     line: &UnixStream,
     mut from_helper: UnixStream,
-    (uid, gid): (u32, u32),
+    uid: u32,
+    gid: u32,
 ) -> Result<(), HelperError> {
     die_with_parent(&from_helper)?;
     map_ids(uid, gid).with_step(|| "mapping the user into the namespace".to_owned())?;

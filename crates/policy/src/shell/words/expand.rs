@@ -2,6 +2,7 @@
 //! place.
 
 use super::super::ShellWord;
+use super::super::findings::FindingCounts;
 use super::super::output_shape;
 use super::super::parse::{ParseResult, ShellParser, parse_error, parse_nested};
 use super::super::shape::{ShapeAtom, UnknownPart, WordShape};
@@ -95,11 +96,11 @@ impl ShellParser<'_, '_> {
     }
 
     /// Returns the output of the commands since `counts`. It is unknown if the shell opens files for them.
-    pub(in crate::shell) fn output_since(&self, (commands, redirects): (usize, usize)) -> WordShape {
-        if self.findings.line.redirects.len() > redirects {
+    pub(in crate::shell) fn output_since(&self, counts: FindingCounts) -> WordShape {
+        if self.findings.line.redirects.len() > counts.redirects {
             return WordShape::any_text();
         }
-        output_shape::pipeline_output(self.findings.line.commands.get(commands..).unwrap_or_default())
+        output_shape::pipeline_output(self.findings.line.commands.get(counts.commands..).unwrap_or_default())
     }
 
     /// Parses the commands between backticks. Backslashes in them change the text, so it is unescaped first.

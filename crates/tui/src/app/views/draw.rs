@@ -274,7 +274,7 @@ impl App {
             Overlay::Diff(pane) => pane.draw_pane(buf, area, theme),
             Overlay::Context { pane, context } => {
                 let window = standing.map_or(0, |standing| standing.tokens.context_window);
-                pane.draw_pane(buf, area, (context, window), theme);
+                pane.draw_pane(buf, area, context, window, theme);
             }
             Overlay::Settings(pane) => pane.draw_pane(buf, area, theme),
             Overlay::Asks(pane) => pane.draw_pane(buf, area, self.now, theme),
@@ -360,13 +360,13 @@ impl App {
             let text = Line::styled(format!("{mark}{}", sanitize_row(&row.text)), style);
             let left = usize::from(line.width).saturating_sub(text.width());
             frame.render_widget(text, line);
-            self.draw_aside((&row.detail, left), frame, line, style);
+            self.draw_aside(&row.detail, left, frame, line, style);
         }
     }
 
     /// Draws a right-aligned detail, truncated to the remaining columns. A short one takes columns from a
     /// long text.
-    fn draw_aside(&self, (aside, left): (&str, usize), frame: &mut Frame<'_>, line: Rect, style: Style) {
+    fn draw_aside(&self, aside: &str, left: usize, frame: &mut Frame<'_>, line: Rect, style: Style) {
         let style = style.patch(self.theme.role_style(StyleRole::Dim));
         let wide = u16::try_from(Span::raw(aside).width() + 2).unwrap_or(u16::MAX);
         let left = u16::try_from(left).unwrap_or(u16::MAX);

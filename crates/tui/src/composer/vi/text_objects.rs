@@ -40,9 +40,7 @@ impl TextObject {
         match self.kind {
             ObjectKind::Word { big } => looked.find_word(at, big, self.with_surroundings),
             ObjectKind::Quoted(mark) => looked.find_quoted(at, mark, self.with_surroundings),
-            ObjectKind::Between(open, close) => {
-                looked.find_enclosed(at, (open, close), self.with_surroundings)
-            }
+            ObjectKind::Between(open, close) => looked.find_enclosed(at, open, close, self.with_surroundings),
         }
     }
 }
@@ -127,7 +125,8 @@ impl ObjectSearch<'_> {
     fn find_enclosed(
         &self,
         at: usize,
-        (open, close): (char, char),
+        open: char,
+        close: char,
         with_surroundings: bool,
     ) -> Option<Range<usize>> {
         let mut depth = 0_usize;

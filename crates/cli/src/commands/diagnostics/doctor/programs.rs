@@ -44,7 +44,7 @@ pub(super) fn inspect_programs(context: &CliContext) -> Inspection {
         },
     ];
     if let Some(unused) =
-        minke_trust::scan_workspace(&CliContext::find_workspace(&context.cwd)).unused_notice()
+        minke_config::trust::scan_workspace(&CliContext::find_workspace(&context.cwd)).unused_notice()
     {
         findings.push(Finding::note(
             "mcp",
