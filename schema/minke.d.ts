@@ -1,6 +1,6 @@
 // Generated from the JSON Schema of the pod protocol. Do not edit.
 
-/** Who this session is. Never changes, except for the name (`Facts::name`). */
+/** The identity of this session. Constant, except for the name (`Facts::name`). */
 export type About = {
   session: SessionId;
   created: number;
@@ -10,31 +10,31 @@ export type About = {
   manifest: unknown;
   scope: Scope;
   mandate?: unknown;
-  parent?: Parent | null;
-  from?: ForkedFrom | null;
+  parent?: ParentCall | null;
+  from?: ForkOrigin | null;
 };
 
-/** What a call would touch. Paths are absolute. */
+/** The effects of a call. Paths are absolute. */
 export type Action = {
   reads?: Array<string>;
   writes?: Array<string>;
   hosts?: Array<string>;
-  /** A shell line, as it is given to the shell. */
+  /** The shell line. */
   command?: string | null;
-  /** The commands that the line would really run, in words for a person; policy reads the line itself. */
+  /** The commands that the line would run, formatted for the user; the policy parses the line itself. */
   commands?: Array<string>;
-  /** Files of the scope that the line would run, as they were when the call was looked at. */
-  scripts?: Array<Script>;
+  /** Files of the scope that the line would run, with their state at inspection. */
+  scripts?: Array<ExecutedScript>;
   /** A tool of an MCP server, `mcp__server__tool`. */
   mcp?: string | null;
-  /** Another pod that would be told or started. */
+  /** The pod that would get a message or be started. */
   pod?: string | null;
   side_effects?: boolean;
 };
 
 export type Activity = "model" | "tool" | "ask" | "child" | "time" | "hook" | "compacting" | "stopping" | (string & {});
 
-/** Who did or said something. */
+/** The author of an action or message. */
 export type Actor = {
   actor: ActorKind;
   session?: SessionId | null;
@@ -43,14 +43,14 @@ export type Actor = {
 
 export type ActorKind = "person" | "pod" | "job" | "hook" | "minke" | (string & {});
 
-/** For the person, not the model. */
+/** A message for the user, not for the model. */
 export type Alert = {
   level: AlertLevel;
   source: AlertSource;
   message: string;
 };
 
-/** For the person, not the model. */
+/** A message for the user, not for the model. */
 export type AlertEvent = {
   level: AlertLevel;
   source: AlertSource;
@@ -81,20 +81,20 @@ export type Answered = {
   by: Actor;
 };
 
-/** A question that has its answer. */
+/** An answered ask. */
 export type AnsweredAsk = {
   id: AskId;
   decision: Decision;
 };
 
-/** A call as a client writes it. */
+/** A call in the form of API clients. */
 export type ApiCall = {
   name: string;
   payload: ToolPayload;
   raw_tool_call_id?: string | null;
 };
 
-/** What happens to a call, in order: the lines that event hooks get. */
+/** An event about a call: the lines that event hooks receive. */
 export type ApiEvent = {
   type: "tool_lifecycle";
   response_id: string;
@@ -111,7 +111,7 @@ export type ApiEvent = {
   frame: ApiFrame;
 };
 
-/** A frame of a call. */
+/** A frame about a call. */
 export type ApiFrame = {
   event: "tool_call_start";
   response_id: string;
@@ -134,26 +134,42 @@ export type ApiFrame = {
   message: string;
 };
 
-/** What a tool said. */
+/** The output of a tool. */
 export type ApiOutput = {
   type: "function";
   body?: string | null;
   success: boolean;
-  /** The whole of it, where `body` is only a part: `read_blob` gives it. */
+  /** Blob with the full output if `body` is truncated; see `read_blob`. */
   blob?: string | null;
 } | {
   type: "mcp";
   result: unknown;
 };
 
-/** `approval/answer`: goes on with a call that waits. */
+/** `approval/answer`: answers an approval request. */
 export type ApprovalAnswer = {
   approval_id: string;
-  decision: OlderDecision;
+  decision: LegacyDecision;
   note?: string | null;
 };
 
 export type ApprovalPhase = "requested" | "approved" | "denied" | (string & {});
+
+/** The requirement for the call to run. */
+export type ApprovalRequirement = {
+  type: "skip";
+  bypass_sandbox: boolean;
+  reason: string;
+  proposed_execpolicy_amendment?: Array<string>;
+} | {
+  type: "needs_approval";
+  reason: string;
+  proposed_execpolicy_amendment?: Array<string>;
+  proposed_network_policy_amendments?: Array<NetworkAmendment>;
+} | {
+  type: "forbidden";
+  reason: string;
+};
 
 export type Archived = {
   by: Actor;
@@ -172,7 +188,7 @@ export type AskEvent = {
   ask: Ask;
 };
 
-/** A durable question. */
+/** An ask. */
 export type AskId = string;
 
 export type AskKind = "approval" | "question" | "elicitation" | (string & {});
@@ -181,20 +197,20 @@ export type AskSubject = {
   call_id?: CallId | null;
   /** Binds the answer to this call: tool, final arguments, cwd, and the preview's hash before. */
   digest: string;
-  /** The exact question, command or diff, for the person. */
+  /** The exact question, command or diff, for the user. */
   text?: string | null;
-  /** The tool that would be called, and where. */
+  /** The tool that would be called, and its directory. */
   tool?: string | null;
   cwd?: string | null;
   action?: Action | null;
   diff?: string | null;
-  /** Why it is asked: the rule, its layer, the fence it would run in. */
-  verdict?: Verdict | null;
-  /** The exact rule that `approved_rule` would write; absent where it would change nothing. */
+  /** The reason of the ask: the rule, its layer, the sandbox. */
+  verdict?: PolicyVerdict | null;
+  /** The exact rule that `approved_rule` would write; absent if it would have no effect. */
   always?: string | null;
 };
 
-/** A block of the reply joins history when it is complete, in stream order. */
+/** A complete block of the reply joins the history, in stream order. */
 export type AssistantItem = {
   call: number;
   item: Item;
@@ -211,44 +227,28 @@ export type BlobRef = {
   bytes: number;
 };
 
-/** A block of the reply that is still streaming. */
-export type Block = {
-  kind: "text";
-  text: string;
-} | {
-  kind: "thinking";
-  text: string;
-} | {
-  kind: "tool_call";
-  id: CallId;
-  name: string;
-  arguments: string;
-} | {
-  kind: "unknown";
-};
-
-/** What a pod may spend, over its whole session; what is absent is not limited. */
+/** The spending limits of a pod over its whole session; absent fields are unlimited. */
 export type Budget = {
   usd?: number | null;
   /** Input and output together. */
   tokens?: number | null;
   /** Requests; every pod counts its own. */
   turns?: number | null;
-  /** Seconds since the session began. */
+  /** Seconds since the session started. */
   wall_s?: number | null;
-  /** Spawns, counted down. */
+  /** The number of spawns. */
   children?: number | null;
 };
 
-/** A call's name, as the model (or the client that made it) gave it. */
+/** A call id, assigned by the model or the client. */
 export type CallId = string;
 
-/** Of `call_tool` and `undo`: the call whose `tool_result` follows. */
+/** Reply to `call_tool` and `undo`: the call whose `tool_result` follows. */
 export type CallReply = {
   call_id: CallId;
 };
 
-/** How far an open call has come. */
+/** The progress of an open call. */
 export type CallStage = "wished" | {
   asked: AskId;
 } | {
@@ -256,16 +256,16 @@ export type CallStage = "wished" | {
     digest: string;
     decision: Decision;
     note?: string | null;
-    /** The rule that is to be appended to the person's policy, if that was the answer. */
+    /** The rule to append to the user's policy, if that was the answer. */
     rule?: string | null;
-    /** The scripts that the question showed. */
-    scripts?: Array<Script>;
+    /** The scripts shown in the ask. */
+    scripts?: Array<ExecutedScript>;
   };
 } | {
   dispatched: Dispatched;
 };
 
-/** One call for a client, through the same gate. `arguments` is an object, or its JSON text. */
+/** Makes one call for a client under the same policy. `arguments` is an object or its JSON text. */
 export type CallTool = {
   name: string;
   arguments: unknown;
@@ -273,20 +273,20 @@ export type CallTool = {
   cwd?: string | null;
 };
 
-/** The same facts again inside a segment. */
+/** Repeats the current facts inside a segment. */
 export type Carry = {
   segment: number;
   /** seq of its `segment_start`. */
   start: number;
   history: History;
-  /** A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
+  /** A value, stored inline or, if it is too large, in a blob. `apply` always gets it inline: a reader loads
    * the blob first, and a writer spills it last. */
-  carry: BlobRef | Facts;
+  carry: BlobRef | SessionFacts;
 };
 
 export type Chain = string;
 
-/** A named point of an API client. */
+/** A named checkpoint of an API client. */
 export type Checkpoint = {
   id: string;
   state: unknown;
@@ -297,20 +297,20 @@ export type CheckpointParams = {
   state: unknown;
 };
 
-/** A child that begins to live and to hold a loan, or one that was another pod's child and is this one's now. */
+/** A child starts and holds a loan, or another pod's child is adopted. */
 export type Child = {
   session: SessionId;
   name: PodName;
   call_id: CallId;
   scope: Scope;
-  /** What it and everything below it may have spent in all when this life of it ends. */
+  /** The total spending limit of it and its descendants until this process of it ends. */
   budget?: Budget | null;
-  /** The pod that had lent it its scope, if it was adopted from there. */
+  /** If adopted: the pod that had lent its scope. */
   adopted_from?: SessionId | null;
-  /** Who is between it and this pod, nearest to it first, if it was adopted. */
+  /** If adopted: the pods between it and this pod, nearest to it first. */
   line?: Array<SessionId>;
-  /** Its own clone of the workspace, if it has one. */
-  clone?: CloneOf | null;
+  /** Its own clone of the workspace, if any. */
+  clone?: CloneOrigin | null;
 };
 
 export type ChildEnd = {
@@ -318,8 +318,8 @@ export type ChildEnd = {
   name: PodName;
   outcome: ChildOutcome;
   exit?: number | null;
-  /** In this life of it, by it and everything below it. */
-  spent?: Spent | null;
+  /** The spending of it and its descendants in this process. */
+  spent?: Spend | null;
 };
 
 export type ChildEnded = {
@@ -327,7 +327,7 @@ export type ChildEnded = {
   name: PodName;
   outcome: ChildOutcome;
   exit?: number | null;
-  spent?: Spent | null;
+  spent?: Spend | null;
 };
 
 export type ChildOutcome = "failed_to_start" | "slept" | "stopped" | "crashed" | "returned" | (string & {});
@@ -337,10 +337,10 @@ export type ChildRow = {
   name: PodName;
 };
 
-/** What pods below this one have spent, read from their logs. The newest reading of each counts: so it does not
- * matter who reads first when a pod had several parents one after the other. */
+/** The spending of descendants, read from their logs. The newest value of each counts, so the order of
+ * reads by several parents does not matter. */
 export type ChildSpent = {
-  paid: Array<Paid>;
+  paid: Array<PodSpend>;
 };
 
 export type ChildStarted = {
@@ -356,19 +356,19 @@ export type Class = "pure" | "verifiable" | "once" | (string & {});
 export type ClientInfo = {
   name?: string;
   version?: string;
-  /** A pod that speaks names its session. */
+  /** The session of a pod that connects. */
   session?: SessionId | null;
 };
 
 /** A clone of the workspace that a child works in. */
-export type CloneOf = {
-  /** Where it lies. */
+export type CloneOrigin = {
+  /** The directory of the clone. */
   path: string;
   /** Its own branch. */
   branch: string;
 };
 
-/** News of a command that a call runs. */
+/** An update of a running command. */
 export type CommandEvent = ({
   started: {
     command: Text;
@@ -386,7 +386,7 @@ export type CommandEvent = ({
   call_id: CallId;
 };
 
-/** A piece of a command's output; `start` and `end` are byte offsets in its stream, so that pieces can be joined. */
+/** A piece of a command's output. `start` and `end` are byte offsets in its stream, for joining pieces. */
 export type CommandOutput = {
   stream: OutputStream;
   start: number;
@@ -400,7 +400,7 @@ export type Compact = {
   instructions?: string | null;
 };
 
-/** Tokens of the context before and after, if they were counted. */
+/** Context tokens before and after, if counted. */
 export type CompactDone = {
   segment?: number;
   before?: number | null;
@@ -420,7 +420,7 @@ export type Completion = {
   is_dir?: boolean;
 };
 
-/** What is completed. */
+/** The kind of completion. */
 export type CompletionKind = "file" | "knowledge" | "workflow" | "skill" | "command";
 
 export type Completions = {
@@ -449,7 +449,7 @@ export type Content = {
   kind: "unknown";
 };
 
-/** The same turn goes on: broken stream, fallback, compacted. */
+/** The same turn continues: broken stream, fallback, compaction. */
 export type Continues = {
   call: number;
   attempt: number;
@@ -458,19 +458,19 @@ export type Continues = {
 
 export type Decision = "approved" | "approved_for_session" | "approved_rule" | "answered" | "denied" | "abort" | (string & {});
 
-/** A piece of a block, as it streams. */
+/** A piece of a streaming block. */
 export type Delta = {
   text: string;
 };
 
-/** Takes an input that waits out of the queue. */
+/** Removes a waiting input from the queue. */
 export type Dequeue = {
   id: QueueId;
 };
 
 export type DequeueReason = "run" | "steered" | "removed" | (string & {});
 
-/** Of `dequeue`: what was taken out. */
+/** Reply to `dequeue`: the removed input. */
 export type DequeueReply = {
   segments: Array<InputSegment>;
 };
@@ -480,7 +480,7 @@ export type Dequeued = {
   why: DequeueReason;
 };
 
-/** Params of `resume`, `pause` and `cancel`: why, kept in the log. */
+/** Params of `resume`, `pause` and `cancel`: the logged reason. */
 export type Detail = {
   detail?: string | null;
 };
@@ -489,13 +489,13 @@ export type Dispatched = {
   class: Class;
   action: Action;
   preview?: Preview | null;
-  /** When. */
+  /** The time of the dispatch. */
   at?: number;
-  /** The mind carries it out itself. */
+  /** The pod executes it itself. */
   own?: boolean;
 };
 
-/** A whole block; a very long one is the name of a blob. */
+/** A complete block. A very long one is only named by its blob. */
 export type Done = {
   text: Text;
 };
@@ -514,9 +514,9 @@ export type EndedRun = {
   attempt: number;
   turn: number;
   result: EndResult;
-  /** A paused or interrupted run was given up. */
+  /** A paused or interrupted run was abandoned. */
   abandoned?: boolean;
-  /** It was interrupted while it waited for this time; then it goes on by itself. */
+  /** It was interrupted while waiting for this time; it then resumes automatically. */
   waits_until?: number | null;
 };
 
@@ -528,14 +528,14 @@ export type Entry = {
   h: Chain;
 } & Kind;
 
-/** Data of `entry` and `segment_rotated`: the typed entry, as it stands in the log. */
+/** Data of `entry` and `segment_rotated`: the typed entry as in the log. */
 export type EntryEvent = {
   entry: Entry;
 };
 
 export type ErrorCode = "already_running" | "not_running" | "not_paused" | "invalid_request" | "not_found" | "conflict" | "denied" | "too_many" | "provider_error" | "refused" | "tool_error" | "budget_exceeded" | "storage_failed" | "internal" | (string & {});
 
-/** What a pod tells its clients. */
+/** A message of a pod to its clients. */
 export type Event = {
   event: "hello";
   data: ServerHello;
@@ -668,7 +668,7 @@ export type Event = {
   event: "shutdown";
 };
 
-/** Somebody is asked. */
+/** A request for approval. */
 export type ExecApprovalRequest = {
   call_id: CallId;
   approval_id: string;
@@ -676,13 +676,28 @@ export type ExecApprovalRequest = {
   command: string;
   cwd: string;
   reason: string;
-  /** Nothing is asked about a connection itself. */
+  /** Always absent: connections have no approvals of their own. */
   network_approval_context?: unknown;
   proposed_execpolicy_amendment?: Array<string>;
   proposed_network_policy_amendments?: Array<NetworkAmendment>;
-  /** No call asks for more than the pod has. */
+  /** Always empty: calls cannot request additional permissions. */
   additional_permissions?: Array<unknown>;
-  available_decisions: Array<OlderDecision>;
+  available_decisions: Array<LegacyDecision>;
+};
+
+/** A file of the scope that a shell line would run: a program, or the script of an interpreter. */
+export type ExecutedScript = {
+  path: string;
+  /** SHA-256 of its content; absent if it could not be read completely, and then `problem` contains the
+   * reason. */
+  hash?: string | null;
+  /** The target, if the path is a symbolic link. */
+  leads_to?: string | null;
+  problem?: string | null;
+  /** The content of a short text file: stored in asks and grants, so that a later ask can show the changes. */
+  text?: string | null;
+  /** In an ask: the changes since the user approved it. */
+  change?: string | null;
 };
 
 export type ExecutionKind = "shell" | "tool" | "mcp" | (string & {});
@@ -693,115 +708,36 @@ export type Extension = {
   payload: unknown;
 };
 
-/** Everything folded that outlives a segment. */
-export type Facts = {
-  /** From `session_start`; absent only in a log that has none. */
-  about?: About | null;
-  name?: PodName | null;
-  archived?: boolean;
-  epoch?: number;
-  /** A visit or the creator has left work (an input, an answer) that no pod has seen yet. */
-  woken?: boolean;
-  /** The lease is held for a visit, not by a pod. */
-  visiting?: boolean;
-  run?: OpenRun | null;
-  /** The last run that ended. */
-  last?: EndedRun | null;
-  calls?: Array<OpenCall>;
-  asks?: Array<OpenAsk>;
-  /** The questions that were answered last, oldest first: who answers one again is told that it is too late. */
-  answered?: Array<AnsweredAsk>;
-  queue?: Array<Queued>;
-  /** The queue waits for the next `run` or `resume`. */
-  held?: boolean;
-  notes?: Array<Note>;
-  children?: Array<OpenChild>;
-  outbox?: Array<Report>;
-  /** The newest `from_seq` of each sender. */
-  heard?: { [name: string]: number };
-  grants?: Array<Granted>;
-  usage?: Usage;
-  /** How many requests this session has made; the number of the next one. */
-  llm_calls?: number;
-  /** How many of them have ended, whichever way. */
-  llm_ended?: number;
-  /** Bytes of recordings that the log names. */
-  recorded?: number;
-  /** A request without its end: the reservation counts as spent. */
-  open_llm?: OpenLlm | null;
-  /** What requests had reserved whose use nobody knows: the process died, or the stream broke first. */
-  unended?: Spent;
-  /** How many requests this session has made itself, a fork without its parent's. */
-  requests?: number;
-  /** What `set{budget}` has set; over what manifest and mandate say. */
-  budget?: Budget | null;
-  /** What everybody below has spent, as far as it was read, and how many were spawned: the sum of `paid`. */
-  children_spent?: Spent;
-  /** The newest reading of what each pod below has spent itself. */
-  paid?: { [name: string]: Paid };
-  tasks?: Array<TaskFact>;
-  /** The highest number that a task has had: numbers are not used again. */
-  task_ids?: number;
-  /** Requests since a task was last changed, or the model last reminded of them. */
-  since_task?: number;
-  goal?: GoalFact | null;
-  /** Only with a mandate that names an objective. */
-  job?: JobFacts | null;
-  read_to?: { [name: string]: number };
-  /** Instructions of subtrees that the model has been told and still sees. */
-  instructed?: Array<Instructed>;
-  op_ids?: Array<OpDone>;
-  /** Changes of the configuration since the session began, by key. */
-  config?: { [name: string]: unknown };
-  /** When the pod last resumed by itself, newest last, at most three. */
-  resumes?: Array<number>;
-  segment?: number;
-  pruned_to?: number | null;
-  last_ts?: number;
-};
-
-/** A time at which another job was to come from one. */
-export type Firing = {
-  due: number;
-  /** The session of the new job. It is written down before that is made, and made with this id and no other.
-   * Absent: none is made this time. */
-  session?: SessionId | null;
-  /** The session stands. */
-  made?: boolean;
-  /** Times before it at which nobody was there to make one. */
-  missed?: Missed | null;
-};
-
 export type Fork = {
   at_seq?: number | null;
   name?: PodName | null;
 };
 
-/** Of `fork`. */
-export type ForkReply = {
-  session: SessionId;
-  name?: PodName | null;
-};
-
-/** Where a fork came from. */
-export type ForkedFrom = {
+/** The origin of a fork. */
+export type ForkOrigin = {
   session: SessionId;
   seq: number;
   h: Chain;
 };
 
-/** One line of a pod. */
+/** Reply to `fork`. */
+export type ForkReply = {
+  session: SessionId;
+  name?: PodName | null;
+};
+
+/** One line from a pod. */
 export type Frame = {
-  /** Made from the entry of this number. */
+  /** Made from the entry with this number. */
   seq?: number;
-  /** Live: it came after this entry and before the next. */
+  /** Live, after this entry and before the next. */
   after_seq?: number;
   run?: RunId;
   id?: Id;
 } & Event;
 
-/** Where a git working tree stood when the session began. */
-export type Git = {
+/** The state of a git working tree when the session started. */
+export type GitState = {
   sha: string;
   branch?: string | null;
   origin_url?: string | null;
@@ -822,53 +758,54 @@ export type GoalFact = {
   used: number;
 };
 
-/** A remembered approval; a pod uses only those in its own log. */
+/** A stored approval; a pod uses only those in its own log. */
 export type Grant = {
   rule: string;
   reach: string;
   by: Actor;
-  /** The scripts that the person saw with it: it covers these with this content, and no others. */
-  scripts?: Array<Script>;
+  /** The scripts shown to the user: the grant covers them with this content only. */
+  scripts?: Array<ExecutedScript>;
 };
 
 export type Granted = {
   /** `call DIGEST`, or a rule as one line of TOML. */
   rule: string;
   reach: string;
-  scripts?: Array<Script>;
+  scripts?: Array<ExecutedScript>;
 };
 
-/** Who a client is talking to. Everything but the name may be missing in an older pod's. */
+/** Describes the pod to a client. Older pods may omit everything but the name. */
 export type Greeting = {
   pod_name: string;
   session?: SessionId | null;
   cwd?: string;
-  /** The catalog's id of the provider. */
+  /** Catalog id of the provider. */
   provider?: string;
   scheme?: string;
   model?: string;
   scope_summary?: string;
-  fence?: string;
-  /** Exactly those offered, sorted. */
+  /** The sandbox backend of commands: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`. */
+  sandbox?: string;
+  /** The offered tools, sorted. */
   tools?: Array<string>;
   context_window?: number;
   context_tokens?: number;
   posture?: string;
   parent?: PodName | null;
-  /** What is ignored or missing here: untrusted workspace, weaker fence, no key. */
+  /** Restrictions: untrusted workspace, weaker sandbox, missing key. */
   notices?: Array<string>;
 };
 
-/** The optional first line. */
+/** The optional first line of a client. */
 export type Hello = {
   protocol?: number;
   subscribe?: Subscribe;
-  /** The last entry that the client has: it wants only what came after. */
+  /** The last entry that the client has; it gets only later ones. */
   since?: Position | null;
   client?: ClientInfo | null;
 };
 
-/** `[Item]`, or the context as it was after an entry, or a blob that holds the items. */
+/** `[Item]`, or the context after an entry, or a blob that contains the items. */
 export type History = {
   same_as: number;
 } | BlobRef | Array<Item>;
@@ -892,19 +829,19 @@ export type HowEnded = {
 
 export type Id = string | number;
 
-/** An image that lies in a blob. */
+/** An image in a blob. */
 export type ImageBlob = {
   blob: string;
   media_type: string;
 };
 
-/** What is open right now, so that a client that joins in the middle of a turn shows what the others show. */
+/** All open items, so that a client that joins in the middle of a turn shows the same as the others. */
 export type InFlight = {
-  blocks?: Array<Block>;
+  blocks?: Array<StreamingBlock>;
   commands?: Array<OpenCommand>;
 };
 
-/** A note has come; duplicates are dropped by `(from, from_seq)`. */
+/** A message has arrived; duplicates are dropped by `(from, from_seq)`. */
 export type Inbox = {
   from: Actor;
   from_seq?: number | null;
@@ -913,10 +850,10 @@ export type Inbox = {
   wake: boolean;
 };
 
-/** What the schema says of `input`: input segments, or the older form: one text. */
+/** The schema of `input`: input segments, or one string in the older form. */
 export type InputOrText = string | Array<InputSegment>;
 
-/** The written form of the known kinds; `InputSegment` adds the unknown ones. */
+/** The serialized form of the known kinds; `InputSegment` adds the unknown ones. */
 export type InputSegment = {
   kind: "text";
   content: Text;
@@ -949,10 +886,10 @@ export type InputSegment = {
   name: string;
 };
 
-/** A file of instructions that was told. */
+/** An instruction file that the model has received. */
 export type Instructed = {
   path: string;
-  /** How much of it was told. */
+  /** The length of the received part. */
   bytes: number;
 };
 
@@ -964,13 +901,13 @@ export type Invoke = {
   continues?: RunId | null;
 };
 
-/** The result of `tool/invoke`. One that says `approval_required` is followed by another when the call has ended. */
+/** The result of `tool/invoke`. After `approval_required` another result follows when the call has ended. */
 export type InvokeResult = {
   ok: boolean;
   status: InvokeStatus;
   execution_kind: ExecutionKind;
   response_id: string;
-  /** Absent if the call never came so far. */
+  /** Absent if the call ended before the policy check. */
   precheck?: Precheck | null;
   output?: ApiOutput | null;
   error?: string | null;
@@ -995,7 +932,7 @@ export type Item = {
   summary?: Array<string>;
   signature?: Text | null;
   encrypted?: Text | null;
-  /** `provider/model` that signed or encrypted it: nobody else can read it, so nobody else is sent it. */
+  /** The `provider/model` that signed or encrypted it: other models cannot read it and do not get it. */
   by?: string | null;
 } | {
   kind: "tool_call";
@@ -1008,47 +945,59 @@ export type Item = {
   summary: string;
   content?: Text | null;
   is_error?: boolean;
-  /** The whole of what it said, where `content` is only a part. */
+  /** The full output, if `content` is only a part. */
   blob?: string | null;
-  /** What it showed. */
+  /** Images in the output. */
   images?: Array<ImageBlob>;
 } | {
   kind: "unknown";
 };
 
-/** Everything folded of a job. */
+/** The folded state of a job. */
 export type JobFacts = {
   state: JobState;
-  /** Retries that the mandate allows. */
+  /** The maximum number of retries. */
   max: number;
   /** The mandate has an acceptance command. */
   accepts?: boolean;
   /** Retries so far. */
   retries?: number;
-  /** When it is tried again. */
+  /** The time of the next attempt. */
   until?: number | null;
-  /** The provider wants to be left alone until then. */
+  /** The provider requests a delay until then. */
   not_before?: number | null;
   /** The last attempt failed: the next one is a retry. */
   failed?: boolean;
-  /** A run has finished, and the acceptance command has not spoken. */
+  /** A run has finished, and the acceptance command has not decided yet. */
   accepting?: boolean;
-  /** How often it was begun: no two acceptances have the same name. */
+  /** The number of started acceptances, used in their unique names. */
   acceptances?: number;
-  /** What the acceptance command said against the last attempt; the next one has not heard it. */
-  rejected?: Rejected | null;
+  /** Why the acceptance command rejected the last attempt; not yet passed to the next attempt. */
+  rejected?: RejectedAttempt | null;
   /** 0 to 100. */
   percent?: number;
   detail?: string | null;
-  /** Only of a job that others come from. */
-  makes?: Makes | null;
+  /** Only for a job that creates others. */
+  makes?: JobTrigger | null;
   /** Oldest first; the log has the rest. */
   history?: Array<JobItem>;
 };
 
-/** One thing that happened to a job. */
+/** A time at which another job should be created. */
+export type JobFiring = {
+  due: number;
+  /** The session id of the new job, logged before the job is created with exactly this id. Absent: no job
+   * is created this time. */
+  session?: SessionId | null;
+  /** The session exists. */
+  made?: boolean;
+  /** Earlier times that were missed, because no host was running. */
+  missed?: MissedFirings | null;
+};
+
+/** An event of a job. */
 export type JobItem = {
-  /** The entry that says so. */
+  /** Its entry. */
   seq: number;
   at: number;
   phase: JobPhase;
@@ -1059,15 +1008,24 @@ export type JobItem = {
   until?: number | null;
 };
 
-/** What happened to a job, in one word. */
+/** The kind of a job event. */
 export type JobPhase = "created" | "running" | "progress_updated" | "completed" | "cancelled" | "paused" | "resumed" | "queued_after_resume" | "unknown" | "failed";
 
-/** Where a job stands. */
+/** The state of a job. */
 export type JobState = "queued" | "running" | "waiting" | "paused" | "interrupted" | "completed" | "failed" | "cancelled" | "unknown";
+
+/** The jobs created from a job. */
+export type JobTrigger = {
+  when: TriggerCondition;
+  /** The number of jobs created so far. */
+  count?: number;
+  /** The newest job that was or will be created. */
+  last?: JobFiring | null;
+};
 
 export type Judgement = "allow" | "ask" | "deny" | (string & {});
 
-/** What happened. */
+/** The data of an entry by kind. */
 export type Kind = SessionStart & {
   kind: "session_start";
 } | Opened & {
@@ -1152,14 +1110,34 @@ export type Kind = SessionStart & {
   kind: "alert";
 } | Extension & {
   kind: "extension";
-} | Unknown;
+} | UnknownEntry;
 
-/** The client fell behind: what follows continues from the log at this entry. */
+/** The client was too slow. The following events continue from the log at this entry. */
 export type Lag = {
   from_seq: number;
 };
 
-/** What a client must know before it sends or asks for much. */
+/** A decision: a string, or an object with the string as its `type`. */
+export type LegacyDecision = {
+  type: "approved";
+} | {
+  type: "approved_for_session";
+} | {
+  type: "approved_rule";
+} | {
+  type: "denied";
+} | {
+  type: "abort";
+} | {
+  type: "approved_execpolicy_amendment";
+  proposed_execpolicy_amendment?: Array<string>;
+} | {
+  type: "network_policy_amendment";
+  host: string;
+  action: string;
+};
+
+/** Limits that a client must respect. */
 export type Limits = {
   frame_bytes: number;
   page_entries: number;
@@ -1171,12 +1149,12 @@ export type ListCompletions = {
   prefix?: string;
 };
 
-/** Of `list_pods`: the pod's own visible set. */
+/** Reply to `list_pods`: the pods that this pod can see. */
 export type ListPodsReply = {
   pods: Array<PodRow>;
 };
 
-/** A request is about to be made; without its `llm_end` the reservation counts as spent. */
+/** A request is about to be sent; without its `llm_end` the reservation counts as spent. */
 export type LlmCall = {
   call: number;
   turn: number;
@@ -1199,7 +1177,7 @@ export type LlmCallStart = {
   purpose?: Purpose | null;
 };
 
-/** The stream broke after it had begun, and the reply goes on in a new request. */
+/** The stream broke off, and a new request continues the reply. */
 export type LlmContinuation = {
   llm_call: number;
   attempt: number;
@@ -1211,7 +1189,7 @@ export type LlmEnd = {
   call: number;
   outcome: LlmOutcome;
   attempts: number;
-  /** The recording of the response, all attempts; and how long that blob is. */
+  /** The recording of the response with all attempts, and the length of that blob. */
   stream_blob?: string | null;
   stream_bytes?: number | null;
 };
@@ -1224,7 +1202,7 @@ export type LlmRetry = {
   failed_attempt: number;
   max_attempts: number;
   wait_ms: number;
-  /** The provider's HTTP status. */
+  /** HTTP status of the provider. */
   status?: number | null;
   error: string;
 };
@@ -1240,24 +1218,12 @@ export type LlmUsage = {
   cache_drop?: string | null;
 };
 
-/** A shell line. */
+/** A shell command. */
 export type LocalShell = {
   command: string;
   cwd?: string | null;
   timeout_ms?: number | null;
 };
-
-/** Others that come from a job. */
-export type Makes = {
-  when: MakesWhen;
-  /** How many there are so far. */
-  count?: number;
-  /** The newest one that was made, or is to be. */
-  last?: Firing | null;
-};
-
-/** When another job comes from one. */
-export type MakesWhen = "on_schedule" | "after_end" | "unknown";
 
 export type McpServer = {
   server: string;
@@ -1274,7 +1240,7 @@ export type MemoryWorker = {
   reason?: string | null;
 };
 
-/** What a client asks of a pod. */
+/** A request of a client to a pod. */
 export type Method = {
   method: "hello";
   params?: Hello | null;
@@ -1356,8 +1322,8 @@ export type Method = {
   method: "get_history";
 };
 
-export type Missed = {
-  /** No more than are counted. */
+export type MissedFirings = {
+  /** At most the counting limit. */
   count: number;
   first: number;
   last: number;
@@ -1369,7 +1335,7 @@ export type NetworkAmendment = {
   action: string;
 };
 
-/** A notification or a report on its way into the context. */
+/** A notification or report that is not in the context yet. */
 export type Note = {
   seq: number;
   from: Actor;
@@ -1378,48 +1344,28 @@ export type Note = {
   wake: boolean;
 };
 
-/** The method was accepted and there is nothing to say. */
+/** An empty result. */
 export type Nothing = { [name: string]: unknown };
 
-/** A note for the agent. */
+/** Sends a note to the agent. */
 export type Notify = {
   message: string;
   auto_run?: boolean;
 };
 
-/** A decision: a word, or an object with the word as its `type`. */
-export type OlderDecision = {
-  type: "approved";
-} | {
-  type: "approved_for_session";
-} | {
-  type: "approved_rule";
-} | {
-  type: "denied";
-} | {
-  type: "abort";
-} | {
-  type: "approved_execpolicy_amendment";
-  proposed_execpolicy_amendment?: Array<string>;
-} | {
-  type: "network_policy_amendment";
-  host: string;
-  action: string;
-};
-
-/** An operation that was accepted: the same `op_id` again gets the same answer. */
+/** A completed operation: a repeated `op_id` gets the same reply. */
 export type OpDone = {
   op_id: string;
-  gave: OpGave;
+  gave: OpOutcome;
 };
 
-export type OpGave = {
+export type OpOutcome = {
   run: RunId;
 } | {
   queued: QueueId;
 };
 
-/** A question without an answer. */
+/** An ask without an answer. */
 export type OpenAsk = {
   id: AskId;
   ask: AskKind;
@@ -1428,43 +1374,43 @@ export type OpenAsk = {
   expires?: number | null;
 };
 
-/** A call that has no result yet. */
+/** A call without a result. */
 export type OpenCall = {
   call_id: CallId;
   tool: string;
   arguments: Text;
   stage: CallStage;
-  /** A client made this call: it belongs to no run and its result is not history. */
+  /** The client that made this call: it belongs to no run and its result is not history. */
   by?: Actor | null;
 };
 
-/** A child that this pod remembers: its name stays taken as long. */
+/** A known child; its name stays reserved. */
 export type OpenChild = {
   session: SessionId;
   name: PodName;
   call_id: CallId;
   scope: Scope;
-  /** What it and everything below it may have spent in all when this life of it ends. */
+  /** The total spending limit of it and its descendants until this process of it ends. */
   budget?: Budget | null;
   adopted_from?: SessionId | null;
-  /** Who is between it and this pod, nearest to it first, if it was adopted. */
+  /** If adopted: the pods between it and this pod, nearest to it first. */
   line?: Array<SessionId>;
-  clone?: CloneOf | null;
-  /** Its process is known to have been ready in this life of it. */
+  clone?: CloneOrigin | null;
+  /** Its current process has reported `ready`. */
   ready?: boolean;
-  /** How this life of it ended; while it is absent the loan is out. */
+  /** How its current process ended; while absent, the loan is active. */
   ended?: HowEnded | null;
-  /** It has lived before this life of it. */
+  /** It had an earlier process. */
   lived?: boolean;
-  /** What it and everything below it had spent when this life of it began. */
-  before?: Spent;
-  /** What it has asked and, as far as is known, not been answered. */
+  /** The spending of it and its descendants when its current process started. */
+  before?: Spend;
+  /** Its open asks, as far as known. */
   asks?: Array<OpenAsk>;
-  /** The newest report of it that a WaitPods may return, by the `seq` of its `inbox` entry. */
+  /** Its newest report that WaitPods may return, by the `seq` of its `inbox` entry. */
   reported?: number | null;
 };
 
-/** A command that runs, with its last output. */
+/** A running command with its last output. */
 export type OpenCommand = {
   command_id: string;
   call_id: CallId;
@@ -1476,7 +1422,7 @@ export type OpenCommand = {
 export type OpenLlm = {
   call: number;
   reserved: Reserved;
-  /** What it used is known and counted. */
+  /** Its usage is known and counted. */
   counted?: boolean;
 };
 
@@ -1486,23 +1432,23 @@ export type OpenRun = {
   by: Actor;
   attempt: number;
   continues?: RunId | null;
-  /** The turn that is going on, or the next one: counts requests of this run, continuations apart. */
+  /** The current or next turn: counts requests of this run without continuations. */
   turn: number;
-  /** How often the reply of this turn was continued after its stream broke. */
+  /** How often the reply of this turn was continued after a broken stream. */
   continued?: number;
-  /** A turn has begun and not ended. */
+  /** A turn has started and not ended. */
   in_turn?: boolean;
-  /** Length of the context when the input came: where a rollback goes back to. Absent without an input. */
+  /** Length of the context before the input: the target of a rollback. Absent without an input. */
   input_at?: number | null;
-  /** The write scope was captured, so that what commands of this run change can be undone. */
+  /** The write scope was captured, so that changes by commands of this run can be undone. */
   captured?: boolean;
-  /** The model has said something in this run. */
+  /** The model has produced output in this run. */
   produced?: boolean;
-  /** The run waits for this time before it asks the model again. */
+  /** The run waits until this time before the next request. */
   waits_until?: number | null;
-  /** Notes drained in this run; a rollback makes them notes again. */
+  /** Inbox messages used in this run; a rollback makes them pending again. */
   drained?: Array<Note>;
-  /** Steering drained in this run; a rollback puts it back into the queue. */
+  /** Steering used in this run; a rollback returns it to the queue. */
   steered?: Array<Queued>;
 };
 
@@ -1514,19 +1460,20 @@ export type Opened = {
   host: string;
   version: string;
   as: Holder;
-  /** The tier of the fence that this life's commands run in, as it was tried. */
-  fence?: string | null;
-  /** The pod's own directories in this life, which it may touch beside its scope. */
+  /** The sandbox backend: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`. Logs of 0.1.0 have a letter in `fence` instead. */
+  sandbox?: string | null;
+  /** The pod's own directories in this process, in addition to its scope. */
   own?: Scope | null;
 };
 
-/** A report on its way to the parent, numbered by the `seq` of this entry. */
+/** A report to the parent, identified by the `seq` of this entry. */
 export type Outbox = {
   to: SessionId;
   event: PodEvent;
 };
 
-/** The report of this number has arrived. Written `outbox_seq`: the line's own `seq` stands in the same object. */
+/** The report with this number was delivered. Serialized as `outbox_seq`, because `seq` is the line's own
+ * number. */
 export type OutboxAck = {
   outbox_seq: number;
 };
@@ -1535,18 +1482,8 @@ export type Outcome = "done" | "failed" | "refused" | "invalid" | "cancelled" | 
 
 export type OutputStream = "stdout" | "stderr" | "both" | (string & {});
 
-/** What one pod has spent itself over its whole session, without those below it, as its log said at an entry. */
-export type Paid = {
-  session: SessionId;
-  /** Who had spawned it. */
-  under: SessionId;
-  /** How far its log was read. */
-  read_to: number;
-  spent: Spent;
-};
-
 /** The parent pod's session and the call that spawned this one. */
-export type Parent = {
+export type ParentCall = {
   session: SessionId;
   call_id: CallId;
 };
@@ -1555,7 +1492,7 @@ export type Permission = "read" | "write" | (string & {});
 
 export type Phase = "allowed" | "needs_approval" | "forbidden" | (string & {});
 
-/** What a child tells its parent. */
+/** An event that a child reports to its parent. */
 export type PodEvent = {
   kind: "turn_ended";
   pod_name: string;
@@ -1588,44 +1525,65 @@ export type PodEvent = {
   kind: "unknown";
 };
 
-/** A pod's name, which is its thread's name: 1 to 40 letters and digits of any script, spaces and hyphens; a letter or
- * digit first, no space last. Checked once, at the door: no control, bidirectional or invisible character gets in. */
+/** A pod's name, which is its thread's name: 1 to 40 letters and digits of any script, spaces and hyphens;
+ * the first character is a letter or digit, the last one is not a space. Validated on construction: control,
+ * bidirectional and invisible characters are rejected. */
 export type PodName = string;
 
 export type PodRow = {
   name: PodName;
   session: SessionId;
-  /** Whether a process holds it now. */
+  /** Whether a process runs the pod. */
   live: boolean;
   socket?: string | null;
 };
 
-/** A place in a session. Whoever comes back gives both, because after a power cut the number of an entry that was
- * seen and not yet synced is used again. */
+/** The spending of one pod over its whole session, without its descendants, according to its log at an entry. */
+export type PodSpend = {
+  session: SessionId;
+  /** The pod that spawned it. */
+  under: SessionId;
+  /** The last entry of its log that was read. */
+  read_to: number;
+  spent: Spend;
+};
+
+/** The decision of the policy with its reason. Later steps may tighten it, never loosen it. */
+export type PolicyVerdict = {
+  outcome: Judgement;
+  rule?: string | null;
+  layer?: string | null;
+  reason: string;
+  /** The sandbox backend: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`. Logs of 0.1.0 have a letter in `fence` instead. */
+  sandbox?: string | null;
+};
+
+/** A position in a session. A reconnecting client sends both fields, because after a power cut the number of
+ * an unsynced entry is used again. */
 export type Position = {
   seq: number;
   h: Chain;
 };
 
-/** What the gate says of a call before it runs. */
+/** The policy verdict on a call before it runs. */
 export type Precheck = {
-  /** The shell line; of other calls the tool's name. */
+  /** The shell command, or the name of another tool. */
   command: string;
   cwd: string;
   execution_kind: ExecutionKind;
-  /** Not forbidden. */
+  /** Whether the call is not forbidden. */
   allow: boolean;
   requires_approval: boolean;
   matched_rule?: string | null;
   phase: Phase;
   reason: string;
-  requirement: Requirement;
+  requirement: ApprovalRequirement;
 };
 
-/** What a call would change, found by reading only. */
+/** The changes of a call, computed without side effects. */
 export type Preview = {
   path: string;
-  /** Hash of the file before; absent if there is no file. */
+  /** Hash of the file before; absent if it does not exist. */
   before?: string | null;
   after: string;
   diff?: string | null;
@@ -1636,7 +1594,7 @@ export type Progress = {
   note: string;
 };
 
-/** Tool results up to there show only their summary. */
+/** Tool results up to this entry show only their summary. */
 export type Pruned = {
   to_seq: number;
   saved: number;
@@ -1644,14 +1602,14 @@ export type Pruned = {
 
 export type Purpose = "turn" | "compaction" | "title" | (string & {});
 
-/** An input that waits in the queue, or steering on its way. */
+/** A queued input, or pending steering. */
 export type QueueId = string;
 
 export type QueueMode = "queue" | "steer" | (string & {});
 
 export type QueueState = {
   length: number;
-  /** It waits for the next `run` or `resume`. */
+  /** Waits for the next `run` or `resume`. */
   held?: boolean;
 };
 
@@ -1661,22 +1619,22 @@ export type Queued = {
   op_id?: string | null;
   from: Actor;
   mode: QueueMode;
-  /** What it refers to, as it was read when it was accepted. */
+  /** The references of the input, as read when it was accepted. */
   attached?: Array<SystemItem>;
 };
 
-/** An accepted input that waits, or steering on its way into the context. */
+/** A queued input, or steering that is not in the context yet. */
 export type QueuedInput = {
   id: QueueId;
   segments: Array<InputSegment>;
   op_id?: string | null;
   from: Actor;
   mode: QueueMode;
-  /** What it refers to, as it was read when the input was accepted. Whoever queues while no pod lives reads nothing. */
+  /** The references of the input, as read when it was accepted. An input queued without a pod has none. */
   attached?: Array<SystemItem>;
 };
 
-/** A page of entries. */
+/** Reads a page of entries. */
 export type Read = {
   from_seq: number;
   limit?: number;
@@ -1684,44 +1642,45 @@ export type Read = {
   kinds?: Array<string> | null;
 };
 
-/** A piece of a blob of this session. */
+/** Reads a piece of a blob of this session. */
 export type ReadBlob = {
   blob: string;
   offset?: number;
   limit?: number;
 };
 
-/** Of `read_blob`: a piece, base64. */
+/** Reply to `read_blob`: a piece in base64. */
 export type ReadBlobReply = {
   data: string;
   offset: number;
   /** Length of the whole blob. */
   bytes: number;
-  /** Where the next piece begins, if there is one. */
+  /** Start of the next piece, if there is one. */
   next_offset?: number | null;
 };
 
-/** Of `read`: a page of entries, at most one frame. */
+/** Reply to `read`: a page of entries, at most one frame. */
 export type ReadReply = {
   entries: Array<Entry>;
-  /** Where the next page begins, if there is one. */
+  /** Start of the next page, if there is one. */
   next_seq?: number | null;
 };
 
-/** How far this pod has read a child's output. Written `to_seq`: the line's own `seq` stands in the same object. */
+/** The position to which this pod has read a child's output. Serialized as `to_seq`, because `seq` is the
+ * line's own number. */
 export type ReadTo = {
   session: SessionId;
   to_seq: number;
 };
 
-/** Why something was refused, or why a run failed. */
+/** Why a method was refused, or why a run failed. */
 export type Refusal = {
   code: ErrorCode;
   message: string;
 };
 
-/** Why an attempt was not accepted. */
-export type Rejected = {
+/** Why an attempt was rejected. */
+export type RejectedAttempt = {
   summary: string;
   content?: Text | null;
 };
@@ -1731,7 +1690,7 @@ export type Renamed = {
   by: Actor;
 };
 
-/** The written form of both. */
+/** Both variants on the wire. */
 export type ReplyData = {
   ok: boolean;
   result?: unknown;
@@ -1744,7 +1703,7 @@ export type Report = {
   event: PodEvent;
 };
 
-/** From a child; acknowledged after it is in the log. Older children give neither `from` nor `from_seq`. */
+/** Sent by a child; acknowledged after it is logged. Older children send neither `from` nor `from_seq`. */
 export type ReportParams = ({
   kind: "turn_ended";
   pod_name: string;
@@ -1780,26 +1739,10 @@ export type ReportParams = ({
   from_seq?: number | null;
 };
 
-/** One line of a client. */
+/** One line from a client. */
 export type Request = {
   id?: Id;
 } & Method;
-
-/** What it takes for the call to run. */
-export type Requirement = {
-  type: "skip";
-  bypass_sandbox: boolean;
-  reason: string;
-  proposed_execpolicy_amendment?: Array<string>;
-} | {
-  type: "needs_approval";
-  reason: string;
-  proposed_execpolicy_amendment?: Array<string>;
-  proposed_network_policy_amendments?: Array<NetworkAmendment>;
-} | {
-  type: "forbidden";
-  reason: string;
-};
 
 export type Reserved = {
   input: number;
@@ -1811,21 +1754,21 @@ export type RestartMcp = {
   server: string;
 };
 
-/** Starts a pod below this one again. Its session tells it apart from others that had its name, and is needed for one
- * that this pod has not spawned itself. */
+/** Restarts a descendant pod. The session distinguishes it from earlier pods with the same name, and is
+ * required for a pod that this pod has not spawned itself. */
 export type RestorePod = {
   name: PodName;
   session?: SessionId | null;
 };
 
-/** Of `restore_pod`. */
+/** Reply to `restore_pod`. */
 export type RestorePodReply = {
   name: PodName;
   session: SessionId;
   socket?: string | null;
 };
 
-/** What the `result` of each method's reply holds. */
+/** The `result` of each method's reply. */
 export type Results = {
   hello: Nothing;
   run: RunReply;
@@ -1857,7 +1800,7 @@ export type Results = {
   get_history: Nothing;
 };
 
-/** Of `resume`: the run that goes on. */
+/** Reply to `resume`: the resumed run. */
 export type ResumeReply = {
   run: RunId;
 };
@@ -1867,12 +1810,12 @@ export type Rewind = {
   expected_head: Position;
 };
 
-/** Of `rewind`: the input that came back to the composer. */
+/** Reply to `rewind`: the input for the composer. */
 export type RewindReply = {
   input: Array<InputSegment>;
 };
 
-/** An input that a rewind can go back to. */
+/** An input that a rewind can return to. */
 export type RewindTarget = {
   seq: number;
   ts: number;
@@ -1886,25 +1829,25 @@ export type RewindTargets = {
   targets: Array<RewindTarget>;
 };
 
-/** Later entries leave the context, stay in the log. */
+/** Later entries leave the context, but stay in the log. */
 export type Rewound = {
   to_seq: number;
 };
 
 export type Role = "user" | "assistant" | "system" | (string & {});
 
-/** Which model, spoken to how. */
+/** The model and its connection. */
 export type Route = {
   provider: string;
   model: string;
   scheme: string;
 };
 
-/** Somebody says something. */
+/** Sends an input. */
 export type Run = {
   input: InputOrText;
   mode?: RunMode;
-  /** The same `op_id` twice returns the first result. */
+  /** A repeated `op_id` returns the first result. */
   op_id?: string | null;
 };
 
@@ -1913,11 +1856,11 @@ export type RunCompleted = {
   reason?: string | null;
 };
 
-/** Every accepted run ends with exactly one of these. */
+/** Every accepted run ends with exactly one of these events. */
 export type RunEnd = {
   result: RunEndResult;
   reason?: string | null;
-  /** With `result: error`. */
+  /** Set with `result: error`. */
   error?: Refusal | null;
 };
 
@@ -1927,17 +1870,17 @@ export type RunErrored = {
   code: ErrorCode;
   message: string;
   retryable: boolean;
-  /** How long the provider wants to be left alone. */
+  /** The delay that the provider requests. */
   retry_after_ms?: number | null;
 };
 
 /** A run: from one accepted trigger to exactly one terminal entry. */
 export type RunId = string;
 
-/** What happens to an input when a run is already going on. */
+/** How an input is handled while a run is active. */
 export type RunMode = "reject" | "queue" | "steer" | "interrupt";
 
-/** Of `run`: the run that it opened, or the id under which it waits (in the queue, or as steering). */
+/** Reply to `run`: the opened run, or the id of the waiting input (in the queue, or as steering). */
 export type RunReply = {
   run: RunId;
 } | {
@@ -1946,7 +1889,7 @@ export type RunReply = {
 
 export type RunResult = "finished" | "paused" | "limit_reached" | "cancelled" | "rolled_back" | "interrupted" | (string & {});
 
-/** Which paths a pod may read or write. */
+/** The paths that a pod may read or write. */
 export type Scope = {
   allow?: Array<ScopeRule>;
   deny?: Array<ScopeRule>;
@@ -1959,20 +1902,6 @@ export type ScopeRule = {
   recursive?: boolean;
 };
 
-/** A file of the scope that a shell line would run: a program, or the script of an interpreter. */
-export type Script = {
-  path: string;
-  /** SHA-256 of its content; absent if it could not be read whole, and then `problem` says why. */
-  hash?: string | null;
-  /** The file that it really is, if a link leads there. */
-  leads_to?: string | null;
-  problem?: string | null;
-  /** Its content where it is a short text: in questions and grants, so that a later question can show what changed. */
-  text?: string | null;
-  /** In a question: what has changed since a person approved it. */
-  change?: string | null;
-};
-
 export type SegmentReason = "initial" | "compaction" | "rewind" | "config" | "import" | "fork" | (string & {});
 
 /** Resets the context to `history`. */
@@ -1980,14 +1909,14 @@ export type SegmentStart = {
   segment: number;
   reason: SegmentReason;
   system_prompt: Text;
-  /** A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
+  /** A value, stored inline or, if it is too large, in a blob. `apply` always gets it inline: a reader loads
    * the blob first, and a writer spills it last. */
   tools: BlobRef | Array<ToolSpec>;
   config: unknown;
   history: History;
-  /** A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
+  /** A value, stored inline or, if it is too large, in a blob. `apply` always gets it inline: a reader loads
    * the blob first, and a writer spills it last. */
-  carry: BlobRef | Facts;
+  carry: BlobRef | SessionFacts;
   compacted_to_seq?: number | null;
   tokens?: BeforeAfter | null;
 };
@@ -1997,6 +1926,73 @@ export type ServerHello = {
   protocol: number;
   server?: string;
   limits?: Limits;
+};
+
+/** The folded state that outlives a segment. */
+export type SessionFacts = {
+  /** From `session_start`; absent only in a log without one. */
+  about?: About | null;
+  name?: PodName | null;
+  archived?: boolean;
+  epoch?: number;
+  /** An offline edit or the creator has left work (an input, an answer) for the next pod. */
+  woken?: boolean;
+  /** The lease is held for an offline edit, not by a pod. */
+  visiting?: boolean;
+  run?: OpenRun | null;
+  /** The last run that ended. */
+  last?: EndedRun | null;
+  calls?: Array<OpenCall>;
+  asks?: Array<OpenAsk>;
+  /** The last answered asks, oldest first: a second answer is refused as too late. */
+  answered?: Array<AnsweredAsk>;
+  queue?: Array<Queued>;
+  /** The queue waits for the next `run` or `resume`. */
+  held?: boolean;
+  notes?: Array<Note>;
+  children?: Array<OpenChild>;
+  outbox?: Array<Report>;
+  /** The newest `from_seq` of each sender. */
+  heard?: { [name: string]: number };
+  grants?: Array<Granted>;
+  usage?: SessionUsage;
+  /** How many requests this session has made; the number of the next one. */
+  llm_calls?: number;
+  /** The number of finished requests. */
+  llm_ended?: number;
+  /** Bytes of recordings that the log names. */
+  recorded?: number;
+  /** A request without its end: the reservation counts as spent. */
+  open_llm?: OpenLlm | null;
+  /** The reservations of requests with unknown usage: the process died, or the stream broke first. */
+  unended?: Spend;
+  /** The number of requests of this session; a fork does not count its parent's. */
+  requests?: number;
+  /** The budget set by `set{budget}`; overrides manifest and mandate. */
+  budget?: Budget | null;
+  /** The known spending of all descendants, and the number of spawns: the sum of `paid`. */
+  children_spent?: Spend;
+  /** The newest spending of each descendant. */
+  paid?: { [name: string]: PodSpend };
+  tasks?: Array<TaskFact>;
+  /** The highest task id so far: ids are not reused. */
+  task_ids?: number;
+  /** Requests since the last change of a task or reminder of the model. */
+  since_task?: number;
+  goal?: GoalFact | null;
+  /** Only with a mandate that names an objective. */
+  job?: JobFacts | null;
+  read_to?: { [name: string]: number };
+  /** Nested instructions that the model has received and still sees. */
+  instructed?: Array<Instructed>;
+  op_ids?: Array<OpDone>;
+  /** Configuration changes since the session started, by key. */
+  config?: { [name: string]: unknown };
+  /** The times of automatic resumes, newest last, at most three. */
+  resumes?: Array<number>;
+  segment?: number;
+  pruned_to?: number | null;
+  last_ts?: number;
 };
 
 /** A session: one log. */
@@ -2011,24 +2007,35 @@ export type SessionStart = {
   created_by: Actor;
   cwd: string;
   workspace: string;
-  git?: Git | null;
+  git?: GitState | null;
   /** The resolved configuration; `manifest` reads it. */
   manifest: unknown;
   scope: Scope;
   mandate?: unknown;
   metadata?: unknown;
-  parent?: Parent | null;
-  from?: ForkedFrom | null;
+  parent?: ParentCall | null;
+  from?: ForkOrigin | null;
 };
 
-/** A logged change of what it names. */
+/** Tokens and money of a session. `cost_usd` is the known part; `unknown_cost` counts calls without a price. */
+export type SessionUsage = {
+  input?: number;
+  output?: number;
+  cache_read?: number;
+  cache_write?: number;
+  cost_usd?: number;
+  unknown_cost?: number;
+  calls?: number;
+};
+
+/** Changes settings; the change is logged. */
 export type Set = {
   model?: string | null;
   name?: PodName | null;
   posture?: string | null;
   budget?: unknown;
   grant?: SetGrant | null;
-  /** `null` clears it; absent leaves it. */
+  /** `null` clears the goal, absent keeps it. */
   goal?: string | null;
   progress?: SetProgress | null;
   archived?: boolean | null;
@@ -2052,64 +2059,64 @@ export type ShutdownMode = "after_run" | "now";
 
 /** File state for undo. */
 export type Snapshot = {
-  /** Of one call's file; absent if it is what changed in the write scope since the snapshot before. */
+  /** The call whose file it is; absent for changes in the write scope since the previous snapshot. */
   call_id?: CallId | null;
-  /** The run that it was taken before or after, if that is not the one that the entry stands in. */
+  /** The run before or after which it was captured, if that is not the run of the entry. */
   of_run?: RunId | null;
   when: SnapshotWhen;
-  /** A value that is in the line, or in a blob if it was too large. `apply` always sees it here: a reader fetches
+  /** A value, stored inline or, if it is too large, in a blob. `apply` always gets it inline: a reader loads
    * the blob first, and a writer spills it last. */
   files: BlobRef | Array<SnapshotFile>;
 };
 
-/** Where the pod stands, taken together with the subscription. */
+/** The state of the pod at the time of the subscription. */
 export type SnapshotEvent = {
   entries: Array<Entry>;
   greeting: Greeting;
   status: Status;
   activity?: Activity | null;
-  waiting?: Waiting | null;
+  waiting?: WaitState | null;
   head: Position;
   in_flight?: InFlight;
-  /** Older entries are to be had with `read`. */
+  /** `read` returns older entries. */
   older?: boolean;
 };
 
 export type SnapshotFile = {
   path: string;
   mode: number;
-  /** Empty if there was no such file. */
+  /** Empty if the file did not exist. */
   hash: string;
   blob?: string | null;
-  /** Where in the blob the content begins, if many files share one. */
+  /** The offset of the content, if several files share the blob. */
   at?: number | null;
-  /** How long the content is, if many files share a blob. */
+  /** The length of the content, if several files share the blob. */
   bytes?: number | null;
 };
 
 export type SnapshotWhen = "before" | "after" | (string & {});
 
-/** What was spent, by a pod and everything below it. */
-export type Spent = {
+/** The spending of a pod and its descendants. */
+export type Spend = {
   usd?: number;
   tokens?: number;
   /** Requests. */
   turns?: number;
   /** Spawns. */
   children?: number;
-  /** Requests whose price nobody knows. */
+  /** Requests with an unknown price. */
   unknown_cost?: number;
 };
 
-/** What a run or a job is doing when no other entry says so. */
+/** The state of a run or job that no other entry shows. */
 export type StateChange = {
   state: StateWord;
   on?: WaitingOn | null;
   until?: number | null;
   reason?: string | null;
   by?: Actor | null;
-  /** Another job comes from this one. */
-  firing?: Firing | null;
+  /** Another job is created from this one. */
+  firing?: JobFiring | null;
 };
 
 export type StateWord = "paused" | "queued" | "waiting" | "working" | "abandoned" | "stopping" | (string & {});
@@ -2119,19 +2126,19 @@ export type Status = "idle" | "running" | "paused" | (string & {});
 export type StatusEvent = {
   status: Status;
   activity?: Activity | null;
-  /** The activity for people: `Bash cargo test`. */
+  /** The activity as a text for people: `Bash cargo test`. */
   detail?: string | null;
-  waiting?: Waiting | null;
+  waiting?: WaitState | null;
 };
 
-/** Of `status`: small, for those who only look. */
+/** Reply to `status`. */
 export type StatusReply = {
   status: Status;
   activity?: Activity | null;
   detail?: string | null;
-  waiting?: Waiting | null;
+  waiting?: WaitState | null;
   run?: RunId | null;
-  usage?: Usage;
+  usage?: SessionUsage;
   head: Position;
   children?: Array<ChildRow>;
   asks?: Array<AskId>;
@@ -2139,10 +2146,26 @@ export type StatusReply = {
   mcp_servers?: Array<McpServer>;
 };
 
-/** What a client wants to see. */
+/** A streaming block of the reply. */
+export type StreamingBlock = {
+  kind: "text";
+  text: string;
+} | {
+  kind: "thinking";
+  text: string;
+} | {
+  kind: "tool_call";
+  id: CallId;
+  name: string;
+  arguments: string;
+} | {
+  kind: "unknown";
+};
+
+/** The events that a client subscribes to. */
 export type Subscribe = "full" | "tail" | "none";
 
-/** Typed cause and the exact text the model gets; a note that is named here has been drained. */
+/** The typed cause and the exact text for the model; messages named here are no longer pending. */
 export type SystemEntry = {
   item: SystemItem;
   note?: number | null;
@@ -2185,7 +2208,7 @@ export type ToolCallArgsDelta = {
   json: string;
 };
 
-/** `arguments` is the JSON text as the model wrote it. */
+/** `arguments` is the JSON text that the model wrote. */
 export type ToolCallDone = {
   id: CallId;
   name: string;
@@ -2204,24 +2227,24 @@ export type ToolDispatch = {
   class: Class;
   action: Action;
   preview?: Preview | null;
-  verdict: Verdict;
-  /** A client made this call, not the model. */
+  verdict: PolicyVerdict;
+  /** The client that made this call; absent for the model. */
   by?: Actor | null;
-  /** If they are not the model's own. */
+  /** The rewritten arguments, if they differ from the model's. */
   arguments?: Text | null;
-  /** The mind carries it out itself and may have to wait for what comes of it (calls about other pods). */
+  /** The pod executes the call itself and may have to wait for the result (calls about other pods). */
   own?: boolean;
 };
 
-/** `tool/invoke`: the thread's pod runs it, through its own gate. */
+/** `tool/invoke`: the thread's pod makes the call under its policy. */
 export type ToolInvoke = {
-  /** Older clients name none in the body; then the address must. */
+  /** Older clients omit it in the body; then the URL must contain it. */
   thread_id?: string | null;
   call: ApiCall;
   cwd?: string | null;
 };
 
-/** What is called, and with what. */
+/** The tool and its arguments. */
 export type ToolPayload = {
   type: "function";
   arguments: string;
@@ -2242,11 +2265,11 @@ export type ToolPayload = {
 
 export type ToolPhase = "precheck" | "dispatching" | "completed" | "failed" | (string & {});
 
-/** At most one per call; with `by` of a client's call it is not history. */
+/** At most one for each call; with `by` of a client it is not part of the history. */
 export type ToolResult = {
   item: Item;
   outcome: Outcome;
-  verdict?: Verdict | null;
+  verdict?: PolicyVerdict | null;
   by?: Actor | null;
   notes?: Array<number>;
 };
@@ -2257,11 +2280,11 @@ export type ToolResultEvent = {
   output?: Text | null;
   is_error?: boolean;
   outcome?: Outcome | null;
-  /** A client made this call. */
+  /** The client that made the call. */
   by?: Actor | null;
 };
 
-/** What a tool is to the model: exactly what is offered, sorted by name. */
+/** The definition of an offered tool for the model. */
 export type ToolSpec = {
   name: string;
   description: string;
@@ -2269,6 +2292,9 @@ export type ToolSpec = {
 };
 
 export type Trigger = "user_send" | "notify" | "pod_event" | "resume" | "job" | "wakeup" | (string & {});
+
+/** When another job is created. */
+export type TriggerCondition = "on_schedule" | "after_end" | "unknown";
 
 export type TurnEnd = {
   turn: number;
@@ -2291,31 +2317,20 @@ export type Unarchived = {
   by: Actor;
 };
 
-/** Restores files; the last run's, if none is named. */
+/** Restores files, of the last run by default. */
 export type Undo = {
   run?: RunId | null;
 };
 
-/** An entry of a kind that this version does not know: the whole object as it came. */
-export type Unknown = { [name: string]: unknown };
+/** An entry of a kind unknown to this version: the original object. */
+export type UnknownEntry = { [name: string]: unknown };
 
-/** What a `wait` waits for. */
+/** The condition of a `wait`. */
 export type Until = "idle" | "ask" | {
   seq: number;
 };
 
-/** Tokens and money of a session. `cost_usd` is the known part; `unknown_cost` counts calls without a price. */
-export type Usage = {
-  input?: number;
-  output?: number;
-  cache_read?: number;
-  cache_write?: number;
-  cost_usd?: number;
-  unknown_cost?: number;
-  calls?: number;
-};
-
-/** `null` = unknown, never 0. */
+/** `null` means unknown, never 0. */
 export type UsageEvent = {
   input_tokens?: number | null;
   output_tokens?: number | null;
@@ -2337,29 +2352,20 @@ export type UserMessage = {
   run?: RunId | null;
 };
 
-/** Policy's word on an action, with its reason. It may tighten on its way and never loosen. */
-export type Verdict = {
-  outcome: Judgement;
-  rule?: string | null;
-  layer?: string | null;
-  reason: string;
-  fence?: string | null;
-};
-
 export type Wait = {
   until: Until;
   timeout_ms: number;
 };
 
-/** Of `wait`: whether it holds now, or the time ran out first. */
+/** Reply to `wait`: whether the condition holds, or the time has run out. */
 export type WaitReply = {
   holds: boolean;
   status: Status;
   head: Position;
 };
 
-/** Nothing is left to do but wait for asks, children or a time. */
-export type Waiting = {
+/** The pod only waits for asks, children or a time. */
+export type WaitState = {
   on: WaitingOn;
   until?: number | null;
 };
