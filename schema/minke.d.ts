@@ -784,7 +784,8 @@ export type Greeting = {
   scheme?: string;
   model?: string;
   scope_summary?: string;
-  fence?: string;
+  /** The sandbox backend of commands: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`. */
+  sandbox?: string;
   /** The offered tools, sorted. */
   tools?: Array<string>;
   context_window?: number;
@@ -1459,9 +1460,8 @@ export type Opened = {
   host: string;
   version: string;
   as: Holder;
-  /** The sandbox backend for commands of this process, as probed. Older logs contain the letters A to
-   * D. */
-  fence?: string | null;
+  /** The sandbox backend: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`. Logs of 0.1.0 have a letter in `fence` instead. */
+  sandbox?: string | null;
   /** The pod's own directories in this process, in addition to its scope. */
   own?: Scope | null;
 };
@@ -1554,7 +1554,8 @@ export type PolicyVerdict = {
   rule?: string | null;
   layer?: string | null;
   reason: string;
-  fence?: string | null;
+  /** The sandbox backend: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`. Logs of 0.1.0 have a letter in `fence` instead. */
+  sandbox?: string | null;
 };
 
 /** A position in a session. A reconnecting client sends both fields, because after a power cut the number of

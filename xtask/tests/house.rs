@@ -66,7 +66,7 @@ fn a_broken_link_is_found() {
     let text = "See [a](b.md#c-d), [site](https://example.org/x).\n```\n[not](one.md)\n```\n![p](i/p.svg)\n";
     assert_eq!(pages::link_targets(text), ["b.md#c-d", "i/p.svg"]);
     assert_eq!(pages::heading_anchor("Keys of `--set`"), "keys-of---set");
-    assert_eq!(pages::heading_anchor("What tier B leaves open"), "what-tier-b-leaves-open");
+    assert_eq!(pages::heading_anchor("What `landlock` leaves open"), "what-landlock-leaves-open");
     let dir = std::env::temp_dir().join(format!("minke-links-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let page = dir.join("page.md");

@@ -32,7 +32,7 @@ fn queue_input_step(replay: &[SealedEntry]) -> Result<OfflineChange, Refusal> {
         host: String::new(),
         version: "0".to_owned(),
         holder: Holder::Visit,
-        fence: None,
+        sandbox: minke_record::LoggedBackend::NONE,
         own: None,
     };
     let input = QueuedInput {

@@ -32,24 +32,24 @@ pub(crate) fn load_backend(helper: &HelperBinary, dir: &Path) -> Option<SandboxB
     let circumstances = machine_fingerprint(helper)?;
     let path = dir.join(CACHE_FILE);
     let text = read_own_file(&path)?;
-    let tier = text.strip_suffix('\n')?.strip_prefix(&circumstances)?.strip_prefix("\nbackend ")?;
-    let tier: SandboxBackend = tier.parse().ok()?;
+    let backend = text.strip_suffix('\n')?.strip_prefix(&circumstances)?.strip_prefix("\nbackend ")?;
+    let backend: SandboxBackend = backend.parse().ok()?;
     // `none` and `off` are not cached.
-    if !tier.enforces_scope() {
+    if !backend.enforces_scope() {
         return None;
     }
     *TRUSTED_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
-    Some(tier)
+    Some(backend)
 }
 
 /// Stores the backend that worked; `none` is not stored.
-pub(crate) fn store_backend(helper: &HelperBinary, dir: &Path, tier: SandboxBackend) -> io::Result<()> {
+pub(crate) fn store_backend(helper: &HelperBinary, dir: &Path, backend: SandboxBackend) -> io::Result<()> {
     let path = dir.join(CACHE_FILE);
-    let Some(circumstances) = machine_fingerprint(helper).filter(|_| tier.enforces_scope()) else {
+    let Some(circumstances) = machine_fingerprint(helper).filter(|_| backend.enforces_scope()) else {
         return remove_cache_file(&path);
     };
     let fresh = dir.join(format!("{CACHE_FILE}.{}", std::process::id()));
-    let written = write_own_file(&fresh, &format!("{circumstances}\nbackend {tier}\n"))
+    let written = write_own_file(&fresh, &format!("{circumstances}\nbackend {backend}\n"))
         .and_then(|()| std::fs::rename(&fresh, &path));
     if written.is_err() {
         let _never_made = std::fs::remove_file(&fresh);

@@ -106,9 +106,9 @@ pub fn cached_backend_in(helper: &HelperBinary, dir: &Path) -> SandboxBackend {
     if let Some(backend) = crate::backend_cache::load_backend(helper, dir) {
         return backend;
     }
-    let tier = best_backend_in(helper, dir);
-    cache_backend_in(helper, dir, tier);
-    tier
+    let backend = best_backend_in(helper, dir);
+    cache_backend_in(helper, dir, backend);
+    backend
 }
 
 /// Replaces the cache by the result of a full probe.
@@ -211,9 +211,9 @@ fn run_trial(helper: &HelperBinary, backend: SandboxBackend, dir: &Path) -> Resu
         tty: false,
         limits: CommandLimits::default(),
     };
-    let fence = Sandbox::compile_spec(backend, &spec).map_err(|error| error.to_string())?;
+    let sandbox = Sandbox::compile_spec(backend, &spec).map_err(|error| error.to_string())?;
     let mut started =
-        fence.with_helper(helper.clone()).start_command(start).map_err(|error| error.to_string())?;
+        sandbox.with_helper(helper.clone()).start_command(start).map_err(|error| error.to_string())?;
     let exit = started.wait_blocking(TRIAL_TIMEOUT).map_err(|error| error.to_string())?;
     match exit {
         ProcessExit::Code(0) if at("outside/out").exists() => Err("a command wrote outside".to_owned()),

@@ -96,7 +96,7 @@ pub fn build_profile(spec: &SandboxSpec, tools: &[PathBuf]) -> Result<String, Sa
 }
 
 fn cannot_express(why: String) -> SandboxError {
-    SandboxError::CannotExpress { tier: SandboxBackend::Seatbelt, why }
+    SandboxError::CannotExpress { backend: SandboxBackend::Seatbelt, why }
 }
 
 /// The growing text of a profile.

@@ -95,15 +95,15 @@ fn nothing_grows_with_the_number_of_commands() {
     }
     let long = std::env::var_os("MINKE_LONG").is_some();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for tier in support::working_backends() {
-        let many = match (long, tier) {
+    for backend in support::working_backends() {
+        let many = match (long, backend) {
             (true, _) => 10_000,
             (false, SandboxBackend::Off) => 300,
             (false, _) => 100,
         };
         let home = CommandFixture::new();
         runtime.block_on(async {
-            let commands = home.commands_in(tier);
+            let commands = home.commands_in(backend);
             // Warm up first, so that pools and the list of remembered commands have their final size.
             for number in 0..if long { 320 } else { 40 } {
                 run_one_of_each(&home, &commands, number).await;
@@ -117,7 +117,7 @@ fn nothing_grows_with_the_number_of_commands() {
             let took = began.elapsed();
             wait_until_reaped(&commands).await;
             let after = count_resources();
-            eprintln!("{tier}: {many} commands in {took:?}; before {before:?}, after {after:?}");
+            eprintln!("{backend}: {many} commands in {took:?}; before {before:?}, after {after:?}");
             assert!(after.descriptors <= before.descriptors + 2, "descriptors: {before:?} {after:?}");
             assert_eq!(after.children, 0, "no child is left, dead or alive");
             assert_eq!(after.mounts, before.mounts);
@@ -125,8 +125,8 @@ fn nothing_grows_with_the_number_of_commands() {
             // Remembered commands fill the list in the long run only; each keeps at most its last output.
             assert!(after.resident_kib <= before.resident_kib + 8 * 1024, "memory: {before:?} {after:?}");
             assert!(home.output_files().is_empty(), "{:?}", home.output_files());
-            let fences = std::fs::File::open(home.path_to("fences")).unwrap();
-            assert!(fences.try_lock().is_ok(), "no sandbox is running");
+            let lock_file = std::fs::File::open(home.path_to("fences")).unwrap();
+            assert!(lock_file.try_lock().is_ok(), "no sandbox is running");
         });
     }
 }

@@ -59,30 +59,30 @@ impl CacheFixture {
     /// Returns the backend and whether it was tried.
     fn best_backend(&self) -> (SandboxBackend, bool) {
         let before = self.helper_executions();
-        let tier = cached_backend_in(&self.helper, &self.runtime_dir());
-        (tier, self.helper_executions() > before)
+        let backend = cached_backend_in(&self.helper, &self.runtime_dir());
+        (backend, self.helper_executions() > before)
     }
 }
 
 /// Returns a fixture with a cached backend; `None` where no backend enforces the whole scope.
 fn cached_fixture() -> Option<(CacheFixture, SandboxBackend)> {
     let world = CacheFixture::new();
-    let (tier, tried) = world.best_backend();
+    let (backend, tried) = world.best_backend();
     assert!(tried, "the first start finds no cache");
-    if !tier.enforces_scope() {
-        assert!(!world.cache_path().exists(), "{tier} does not enforce the scope and is not cached");
+    if !backend.enforces_scope() {
+        assert!(!world.cache_path().exists(), "{backend} does not enforce the scope and is not cached");
         let why = "no backend enforces the whole scope here, so none is cached";
         assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: {why}");
         eprintln!("SKIPPED: {why}");
         return None;
     }
-    Some((world, tier))
+    Some((world, backend))
 }
 
 #[test]
 fn the_second_start_does_not_try() {
-    let Some((world, tier)) = cached_fixture() else { return };
-    assert_eq!(world.best_backend(), (tier, false));
+    let Some((world, backend)) = cached_fixture() else { return };
+    assert_eq!(world.best_backend(), (backend, false));
     assert_eq!(world.cache_path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let left: Vec<_> =
         std::fs::read_dir(world.runtime_dir()).unwrap().flatten().map(|entry| entry.file_name()).collect();
@@ -91,7 +91,7 @@ fn the_second_start_does_not_try() {
 
 #[test]
 fn what_somebody_could_have_written_is_not_believed() {
-    let Some((world, tier)) = cached_fixture() else { return };
+    let Some((world, backend)) = cached_fixture() else { return };
     let good = std::fs::read_to_string(world.cache_path()).unwrap();
     let replaced = |text: &str| std::fs::write(world.cache_path(), text).unwrap();
     let line = |start: &str, with: &str| {
@@ -108,9 +108,9 @@ fn what_somebody_could_have_written_is_not_believed() {
         ("empty", Box::new(|| replaced(""))),
         ("not UTF-8", Box::new(|| std::fs::write(world.cache_path(), [0xff, 0, 0xfe]).unwrap())),
         ("cut", Box::new(|| replaced(good.trim_end()))),
-        ("extra text", Box::new(|| replaced(&format!("{good}backend A\n")))),
+        ("extra text", Box::new(|| replaced(&format!("{good}backend namespaces\n")))),
         ("no backend", Box::new(|| replaced(&line("backend ", "backend Z")))),
-        ("a weak backend", Box::new(|| replaced(&line("backend ", "backend B")))),
+        ("a weak backend", Box::new(|| replaced(&line("backend ", "backend landlock")))),
         ("no sandbox", Box::new(|| replaced(&line("backend ", "backend off")))),
         ("another boot", Box::new(|| replaced(&line("kernel/random/boot_id", "kernel/random/boot_id 0")))),
         (
@@ -141,48 +141,48 @@ fn what_somebody_could_have_written_is_not_believed() {
         cases.push(("somebody else's", Box::new(foreign)));
     }
     for (what, damage) in cases {
-        assert_eq!(world.best_backend(), (tier, false), "before: {what}");
+        assert_eq!(world.best_backend(), (backend, false), "before: {what}");
         damage();
-        assert_eq!(world.best_backend(), (tier, true), "{what}");
+        assert_eq!(world.best_backend(), (backend, true), "{what}");
         assert!(world.cache_path().symlink_metadata().unwrap().is_file(), "{what}: it is cached again");
     }
 }
 
 #[test]
 fn another_helper_is_tried() {
-    let Some((world, tier)) = cached_fixture() else { return };
+    let Some((world, backend)) = cached_fixture() else { return };
     let path = world.at.join("counted");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("{text}\n")).unwrap();
-    assert_eq!(world.best_backend(), (tier, true));
-    assert_eq!(world.best_backend(), (tier, false));
+    assert_eq!(world.best_backend(), (backend, true));
+    assert_eq!(world.best_backend(), (backend, false));
 }
 
 #[test]
 fn a_probe_replaces_what_was_remembered() {
-    let Some((world, tier)) = cached_fixture() else { return };
+    let Some((world, backend)) = cached_fixture() else { return };
     cache_backend_in(&world.helper, &world.runtime_dir(), SandboxBackend::Unavailable);
     assert!(!world.cache_path().exists(), "a failure is not cached");
-    cache_backend_in(&world.helper, &world.runtime_dir(), tier);
-    assert_eq!(world.best_backend(), (tier, false));
+    cache_backend_in(&world.helper, &world.runtime_dir(), backend);
+    assert_eq!(world.best_backend(), (backend, false));
 }
 
 /// With a wrong cache no command runs, and the next start probes again.
 #[test]
 fn a_wrong_memory_runs_nothing_and_is_forgotten() {
-    let Some((world, tier)) = cached_fixture() else { return };
-    assert_eq!(world.best_backend(), (tier, false));
+    let Some((world, backend)) = cached_fixture() else { return };
+    assert_eq!(world.best_backend(), (backend, false));
     let ran = world.at.join("work/ran");
-    let fence = Sandbox::compile_spec(tier, &sandbox_spec(&world.at)).unwrap();
+    let sandbox = Sandbox::compile_spec(backend, &sandbox_spec(&world.at)).unwrap();
     // The helper exits without a reply, as if a restriction could not be applied.
-    let error = fence
+    let error = sandbox
         .with_helper(HelperBinary::from_path("/bin/true"))
         .start_command(touch_command(&world.at))
         .unwrap_err();
     assert!(matches!(error, SandboxError::SetupFailed { .. }), "{error}");
     assert!(!ran.exists(), "the command ran without a sandbox");
     assert!(!world.cache_path().exists(), "the cache is removed");
-    assert_eq!(world.best_backend(), (tier, true));
+    assert_eq!(world.best_backend(), (backend, true));
 }
 
 fn sandbox_spec(at: &Path) -> SandboxSpec {

@@ -865,8 +865,8 @@ async fn a_command_in_a_sandbox_reaches_granted_hosts_and_nothing_else() {
         (exec 4<>/dev/tcp/93.184.216.34/80) 2>/dev/null && echo "reached past the proxy"
         echo end"#;
     let out = tempfile::tempfile().unwrap();
-    let fence = Sandbox::compile_spec(SandboxBackend::Namespaces, &spec).unwrap().with_helper(helper);
-    let mut started = fence
+    let sandbox = Sandbox::compile_spec(SandboxBackend::Namespaces, &spec).unwrap().with_helper(helper);
+    let mut started = sandbox
         .start_command(SandboxCommand {
             argv: ["bash", "-c", script].map(Into::into).to_vec(),
             cwd: work,

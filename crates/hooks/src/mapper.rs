@@ -103,7 +103,7 @@ impl EventMapper {
         match &entry.kind {
             Kind::Opened(opened) if opened.holder == Holder::Pod => one(
                 HookEvent::SessionStart,
-                json!({ "epoch": opened.epoch, "version": opened.version, "fence": opened.fence }),
+                json!({ "epoch": opened.epoch, "version": opened.version, "sandbox": opened.sandbox.name() }),
             ),
             Kind::UserInput(input) => {
                 let text = message_text(&flatten_input(&input.segments));

@@ -247,13 +247,13 @@ impl Engine {
         }
         let engine = self.clone();
         // Finding the sandbox backend may start a process.
-        let tier = run_blocking(move || {
+        let backend = run_blocking(move || {
             Ok(*engine.backend.get_or_init(|| engine.session_factory.sandbox_backend()))
         })
         .await?;
         for thread in threads.iter_mut().filter(|thread| thread.approval_mode.is_empty()) {
-            let tier = if thread.sandbox == UNSANDBOXED { Some(SandboxBackend::Off) } else { tier };
-            thread.approval_mode = posture_for_backend(tier).as_str().to_owned();
+            let backend = if thread.sandbox == UNSANDBOXED { Some(SandboxBackend::Off) } else { backend };
+            thread.approval_mode = posture_for_backend(backend).as_str().to_owned();
         }
         Ok(threads)
     }

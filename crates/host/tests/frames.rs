@@ -25,7 +25,7 @@ fn frame_story() -> Vec<Value> {
     let says = |call: u64, item: Value| json!({ "kind": "assistant_item", "call": call, "item": item });
     let message = |text: Value| json!({ "kind": "message", "role": "assistant", "content": [{ "kind": "text", "text": text }] });
     let calls = |id: &str, name: &str, arguments: &str| json!({ "kind": "tool_call", "call_id": id, "name": name, "arguments": arguments });
-    let verdict = |outcome: &str| json!({ "outcome": outcome, "reason": "because", "fence": "A" });
+    let verdict = |outcome: &str| json!({ "outcome": outcome, "reason": "because", "sandbox": "namespaces" });
     let started = |id: &str, tool: &str, action: Value| {
         json!({ "kind": "tool_dispatch", "call_id": id, "tool": tool, "class": "once", "action": action,
             "verdict": verdict("allow") })

@@ -8,9 +8,9 @@ use minke_policy::{RuleSet, SandboxBackend};
 use minke_prompts::SnippetCatalog;
 use minke_record::{
     Action, Actor, AlertLevel, AlertSource, AskId, Budget, CallId, Class, Decision, Holder, ImageBlob,
-    InputSegment, InternalCall, Item, Judgement, Millis, Opened, ParentCall, PodEvent, PodName, PodSpend,
-    PolicyVerdict, Preview, QueueId, Route, RunId, Scope, SessionId, SnapshotFile, SnapshotWhen, SystemItem,
-    Text, ToolSpec,
+    InputSegment, InternalCall, Item, Judgement, LoggedBackend, Millis, Opened, ParentCall, PodEvent,
+    PodName, PodSpend, PolicyVerdict, Preview, QueueId, Route, RunId, Scope, SessionId, SnapshotFile,
+    SnapshotWhen, SystemItem, Text, ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -237,7 +237,7 @@ impl BootInfo {
             host: self.host.clone(),
             version: self.version.clone(),
             holder: Holder::Pod,
-            fence: Some(self.sandbox.to_string()),
+            sandbox: LoggedBackend::new(self.sandbox.as_str()),
             own: Some(self.own_dirs.clone()).filter(|own| *own != Scope::default()),
         }
     }

@@ -30,14 +30,14 @@ impl SandboxBackend {
         SandboxBackend::Off,
     ];
 
-    /// Returns the name in the greeting, in the log and in `doctor`.
+    /// Returns the name in the log, on the wire and on screens.
     pub fn as_str(self) -> &'static str {
         match self {
-            SandboxBackend::Namespaces => "A",
-            SandboxBackend::Bubblewrap => "A\u{2032}",
-            SandboxBackend::Landlock => "B",
-            SandboxBackend::Seatbelt => "C",
-            SandboxBackend::Unavailable => "D",
+            SandboxBackend::Namespaces => "namespaces",
+            SandboxBackend::Bubblewrap => "bubblewrap",
+            SandboxBackend::Landlock => "landlock",
+            SandboxBackend::Seatbelt => "seatbelt",
+            SandboxBackend::Unavailable => "none",
             SandboxBackend::Off => "off",
         }
     }
@@ -73,10 +73,12 @@ impl fmt::Display for SandboxBackend {
 
 impl FromStr for SandboxBackend {
     type Err = String;
+    /// Also parses the letters of older logs, pods and command lines.
     fn from_str(text: &str) -> Result<SandboxBackend, String> {
+        let name = minke_record::compat::backend_name(text);
         SandboxBackend::ALL
             .into_iter()
-            .find(|backend| backend.as_str() == text)
+            .find(|backend| backend.as_str() == name)
             .ok_or_else(|| format!("`{text}` is not a sandbox backend"))
     }
 }

@@ -10,7 +10,7 @@
 //! (`nothing_holds_means_nothing_runs`); a child is never less restricted than its parent
 //! (`a_child_is_never_freer_than_its_parent`).
 
-use minke_record::{Action, Judgement, PolicyVerdict, Scope};
+use minke_record::{Action, Judgement, LoggedBackend, PolicyVerdict, Scope};
 
 use crate::protected::protected_name_unless;
 use crate::rules::{
@@ -131,7 +131,8 @@ pub(crate) fn judge_parsed_line(
     if let Some(parent) = by.parent {
         verdict = stricter_verdict(verdict, attribute_to_parent(judge_parsed_line(parent, action, line)));
     }
-    verdict.fence = action.command.as_ref().map(|_| by.backend.to_string());
+    let backend = || LoggedBackend::new(by.backend.as_str());
+    verdict.sandbox = action.command.as_ref().map_or(LoggedBackend::NONE, |_| backend());
     verdict
 }
 
@@ -222,17 +223,17 @@ pub(crate) fn hard_denial(context: &PolicyContext<'_>, action: &Action) -> Optio
 fn sandbox_denial(by: &PolicyContext<'_>) -> Option<PolicyVerdict> {
     match by.backend {
         SandboxBackend::Unavailable => Some(deny_verdict(
-            "fence",
-            "no sandbox works on this machine (backend D), so no command is run; only a person can change that, with \
+            "sandbox",
+            "no sandbox works on this machine, so no command is run; only a person can change that, with \
              --unsandboxed on the command line",
         )),
         SandboxBackend::Landlock => deny_inside_write(by.scope).map(|rule| {
             let reason = format!(
-                "sandbox backend B cannot enforce this scope: {} is denied or lent inside a write grant, and this \
+                "the sandbox (landlock) cannot enforce this scope: {} is denied or lent inside a write grant, and this \
                  backend can only add rights; use the file tools",
                 rule.target
             );
-            deny_verdict("fence", &reason)
+            deny_verdict("sandbox", &reason)
         }),
         SandboxBackend::Namespaces | SandboxBackend::Bubblewrap | SandboxBackend::Seatbelt | SandboxBackend::Off => None,
     }
@@ -400,7 +401,7 @@ impl<'a, 'p> RuleEvaluation<'a, 'p> {
                 ),
                 backend if self.context.posture == Posture::Auto => {
                     format!(
-                        "no rule allows {}, and sandbox backend {backend} does not enforce the whole scope",
+                        "no rule allows {}, and the sandbox ({backend}) does not enforce the whole scope",
                         describe_part(part)
                     )
                 }
@@ -437,8 +438,8 @@ impl<'a, 'p> RuleEvaluation<'a, 'p> {
             }
             _ if self.context.posture == Posture::Full => allow_verdict("posture", "posture `full`"),
             _ if self.action.command.is_some() => allow_verdict(
-                "fence",
-                &format!("the sandbox (backend {}) restricts it to the scope", self.context.backend),
+                "sandbox",
+                &format!("the sandbox ({}) restricts it to the scope", self.context.backend),
             ),
             _ => allow_verdict("scope", "inside the scope"),
         }
@@ -535,6 +536,6 @@ fn new_verdict(outcome: Judgement, layer: &str, reason: &str) -> PolicyVerdict {
         rule: None,
         layer: Some(layer.to_owned()),
         reason: reason.to_owned(),
-        fence: None,
+        sandbox: LoggedBackend::NONE,
     }
 }

@@ -32,14 +32,14 @@ fn judge_outcome(posture: Posture, backend: SandboxBackend, action: &Action) -> 
 #[test]
 fn no_posture_waves_a_call_past_the_scope() {
     for posture in POSTURES {
-        for tier in SandboxBackend::ALL {
+        for backend in SandboxBackend::ALL {
             for path in ["/x", "/w2/a", "/w/../x", "/", "w/a", "/w//a", "/w/", ""] {
-                assert_eq!(judge_outcome(posture, tier, &write_action(path)), Judgement::Deny, "{path}");
-                assert_eq!(judge_outcome(posture, tier, &read_action(path)), Judgement::Deny, "{path}");
+                assert_eq!(judge_outcome(posture, backend, &write_action(path)), Judgement::Deny, "{path}");
+                assert_eq!(judge_outcome(posture, backend, &read_action(path)), Judgement::Deny, "{path}");
             }
-            assert_eq!(judge_outcome(posture, tier, &read_action("/w/a/b")), Judgement::Allow);
+            assert_eq!(judge_outcome(posture, backend, &read_action("/w/a/b")), Judgement::Allow);
             let written = if posture == Posture::Plan { Judgement::Deny } else { Judgement::Allow };
-            assert_eq!(judge_outcome(posture, tier, &write_action("/w/a/b")), written);
+            assert_eq!(judge_outcome(posture, backend, &write_action("/w/a/b")), written);
         }
     }
 }
@@ -138,7 +138,7 @@ fn the_pods_own_directories_are_beside_the_scope() {
     assert_eq!(judge_action(&context, &read_action("/run/.minke/pods/b/tmp/x")).outcome, Judgement::Deny);
 }
 
-/// The verdicts on a command for each posture, with the backends A, A′, B, C, D and off.
+/// The verdicts on a command for each posture, with every backend from `namespaces` to `off`.
 #[test]
 fn what_becomes_of_a_command() {
     use Judgement::{Allow, Ask, Deny};
@@ -157,7 +157,7 @@ fn what_becomes_of_a_command() {
             );
             assert_eq!(verdict.outcome, expected, "{posture:?} {backend}: {}", verdict.reason);
             assert_eq!(
-                verdict.fence.as_deref(),
+                verdict.sandbox.name(),
                 Some(backend.as_str()),
                 "every verdict on a command names its sandbox"
             );
@@ -168,7 +168,8 @@ fn what_becomes_of_a_command() {
             &PolicyContext::new(Posture::Auto, &Scope::writable("/w"), SandboxBackend::Namespaces),
             &read_action("/w/a")
         )
-        .fence,
+        .sandbox
+        .name(),
         None
     );
 }
@@ -257,6 +258,16 @@ fn a_command_that_also_reaches_a_host_needs_both() {
     let mut action = command_action();
     action.hosts.push("evil.example".into());
     assert_eq!(judge_outcome(Posture::Auto, SandboxBackend::Namespaces, &action), Judgement::Ask);
+}
+
+#[test]
+fn the_letters_of_older_logs_and_command_lines_are_read() {
+    let letters = ["A", "A\u{2032}", "B", "C", "D", "off"];
+    for (letter, backend) in letters.into_iter().zip(SandboxBackend::ALL) {
+        assert_eq!(letter.parse(), Ok(backend));
+        assert_eq!(backend.as_str().parse(), Ok(backend));
+    }
+    assert!("E".parse::<SandboxBackend>().is_err());
 }
 
 #[test]

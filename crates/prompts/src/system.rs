@@ -90,7 +90,7 @@ pub fn split_at_boundaries<'p>(prompt: &'p str, inputs: &PromptInputs<'_>) -> Op
 fn boundaries_text(inputs: &PromptInputs<'_>) -> String {
     let PromptInputs { name, cwd, scope, sandbox_backend, network, language, .. } = inputs;
     let sandbox_text = match *sandbox_backend {
-        "D" => {
+        "none" => {
             "Commands cannot run on this machine, because no sandbox can limit them to the scope.".to_owned()
         }
         "off" => "Commands run without a sandbox, with all rights of the user: be careful.".to_owned(),
@@ -146,7 +146,7 @@ mod tests {
             name,
             cwd: Path::new("/project"),
             scope,
-            sandbox_backend: "A",
+            sandbox_backend: "namespaces",
             network: "off",
             instruction: "Sing.",
             language: None,

@@ -68,13 +68,13 @@ fn the_system_prompt_is_short_and_says_what_holds() {
             skills: &[],
         })
     };
-    let sandboxed = prompt("A", "off");
+    let sandboxed = prompt("namespaces", "off");
     assert!(sandboxed.len() <= MAX_PROMPT_BYTES, "{} bytes", sandboxed.len());
     for needed in ["`tale`", "/project", "write:/project", "network for commands: off"] {
         assert!(sandboxed.contains(needed), "{needed}: {sandboxed}");
     }
-    assert!(prompt("A", "docs.rs").contains("network for commands: docs.rs"));
-    assert!(prompt("D", "off").contains("Commands cannot run"));
+    assert!(prompt("namespaces", "docs.rs").contains("network for commands: docs.rs"));
+    assert!(prompt("none", "off").contains("Commands cannot run"));
     assert!(prompt("off", "off").contains("without a sandbox"));
 }
 

@@ -61,8 +61,9 @@ pub struct Greeting {
     pub model: String,
     #[serde(default)]
     pub scope_summary: String,
-    #[serde(default)]
-    pub fence: String,
+    /// The sandbox backend of commands: `namespaces`, `bubblewrap`, `landlock`, `seatbelt`, `none` or `off`.
+    #[serde(default, alias = "fence", deserialize_with = "minke_record::compat::deserialize_backend")]
+    pub sandbox: String,
     /// The offered tools, sorted.
     #[serde(default)]
     pub tools: Vec<String>,

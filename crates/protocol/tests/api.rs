@@ -7,7 +7,7 @@ use minke_protocol::api::{
     ApiEvent, ApiFrame, ApprovalAnswer, ApprovalRequirement, CallDescription, InvokeResult, InvokeStatus,
     LegacyDecision, Precheck, ToolInvoke, build_precheck, fold_call_entries,
 };
-use minke_record::{Action, Ask, Decision, Entry, Judgement, Kind, PolicyVerdict, line};
+use minke_record::{Action, Ask, Decision, Entry, Judgement, Kind, LoggedBackend, PolicyVerdict, line};
 use serde_json::{Value, json};
 
 const GOLDEN: &str = include_str!("golden/api.jsonl");
@@ -16,7 +16,7 @@ const ASK: &str = "01970000-0000-7000-8000-00000000000a";
 const RULE: &str = r#"{ action = "allow", command = "cargo test" }"#;
 
 fn verdict_json(outcome: &str) -> Value {
-    json!({ "outcome": outcome, "rule": "cargo publish", "layer": "user", "reason": "because", "fence": "A" })
+    json!({ "outcome": outcome, "rule": "cargo publish", "layer": "user", "reason": "because", "sandbox": "namespaces" })
 }
 
 fn shell_action() -> Value {
@@ -323,13 +323,13 @@ fn older_decisions_mean_the_shown_rule_and_no_other() {
 
 #[test]
 fn the_sandbox_is_bypassed_only_where_there_is_none() {
-    let of = |outcome: Judgement, fence: Option<&str>| -> Precheck {
+    let of = |outcome: Judgement, sandbox: Option<&str>| -> Precheck {
         let verdict = PolicyVerdict {
             outcome,
             rule: None,
             layer: None,
             reason: "r".into(),
-            fence: fence.map(Into::into),
+            sandbox: sandbox.map_or(LoggedBackend::NONE, LoggedBackend::new),
         };
         build_precheck(
             &verdict,
@@ -339,12 +339,16 @@ fn the_sandbox_is_bypassed_only_where_there_is_none() {
             None,
         )
     };
-    for (fence, bypass) in
-        [(None, false), (Some("A"), false), (Some("B"), false), (Some("D"), false), (Some("off"), true)]
-    {
-        let seen = of(Judgement::Allow, fence);
+    for (sandbox, bypass) in [
+        (None, false),
+        (Some("namespaces"), false),
+        (Some("landlock"), false),
+        (Some("none"), false),
+        (Some("off"), true),
+    ] {
+        let seen = of(Judgement::Allow, sandbox);
         let ApprovalRequirement::Skip { bypass_sandbox, .. } = seen.requirement else { panic!() };
-        assert_eq!(bypass_sandbox, bypass, "{fence:?}");
+        assert_eq!(bypass_sandbox, bypass, "{sandbox:?}");
         assert_eq!((seen.allow, seen.requires_approval), (true, false));
         assert_eq!((seen.command.as_str(), seen.execution_kind.as_str()), ("mcp__a__b", "mcp"));
     }

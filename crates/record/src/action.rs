@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compat::LoggedBackend;
 use crate::string_enum::words;
 
 words! {
@@ -123,8 +124,9 @@ pub struct PolicyVerdict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
     pub reason: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<String>,
+    /// The sandbox backend of a command.
+    #[serde(flatten)]
+    pub sandbox: LoggedBackend,
 }
 
 words! {

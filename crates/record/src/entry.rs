@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::action::{Action, Class, ExecutedScript, Outcome, PolicyVerdict, Preview, Scope};
 use crate::budget::{Budget, PodSpend, Spend};
+use crate::compat::LoggedBackend;
 use crate::facts::SessionFacts;
 use crate::ids::{AskId, CallId, Millis, PodName, QueueId, RunId, SessionId};
 use crate::item::{InputSegment, Item, SystemItem};
@@ -330,10 +331,9 @@ entry_structs! {
         pub version: String,
         #[serde(rename = "as")]
         pub holder: Holder,
-        /// The sandbox backend for commands of this process, as probed. Older logs contain the letters A to
-        /// D.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub fence: Option<String>,
+        /// The sandbox backend for commands of this process, as probed.
+        #[serde(flatten)]
+        pub sandbox: LoggedBackend,
         /// The pod's own directories in this process, in addition to its scope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub own: Option<Scope>,

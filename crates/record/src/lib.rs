@@ -6,6 +6,7 @@
 
 mod action;
 mod budget;
+pub mod compat;
 mod effort;
 mod entry;
 mod facts;
@@ -23,6 +24,7 @@ pub use action::{
     Action, Class, ExecutedScript, Judgement, Outcome, Permission, PolicyVerdict, Preview, Scope, ScopeRule,
 };
 pub use budget::{Budget, PodSpend, Spend};
+pub use compat::LoggedBackend;
 pub use effort::{Effort, Reasoning};
 pub use entry::*;
 pub use facts::{

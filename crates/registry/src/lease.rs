@@ -151,7 +151,8 @@ fn process_start_time(process: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The file that every sandbox of a pod locks, and in which it notes its placeholders.
+/// The file that every sandbox of a pod locks, and in which it notes its placeholders. Processes of the
+/// release 0.1.0 lock the same name.
 pub(crate) const SANDBOX_LOCK_FILE: &str = "fences";
 
 /// The directories that a pod provides for its commands and file tools.

@@ -154,8 +154,8 @@ fn a_watch_ends_when_the_scope_is_back() {
     let home = tempfile::tempdir().unwrap();
     let runtime = test_runtime(home.path());
     let lease = register_pod(&runtime, root_row("pod", 1, "/p")).unwrap();
-    let fences = fs::File::open(lease.make_own_dirs().unwrap().sandbox_lock).unwrap();
-    fences.lock_shared().unwrap();
+    let lock_file = fs::File::open(lease.make_own_dirs().unwrap().sandbox_lock).unwrap();
+    lock_file.lock_shared().unwrap();
     let watch = runtime.watch_pod(&pod_name("pod"), session_id(1));
     assert!(!watch.wait_until_gone(Some(Duration::ZERO)).unwrap());
     drop(lease);
@@ -165,7 +165,7 @@ fn a_watch_ends_when_the_scope_is_back() {
     );
     assert!(runtime.take_snapshot().unwrap().live.is_empty());
     assert!(runtime.read_table().unwrap().find_row(session_id(1)).is_some());
-    drop(fences);
+    drop(lock_file);
     assert!(watch.wait_until_gone(Some(Duration::from_secs(20))).unwrap());
     register_pod(&runtime, root_row("next", 2, "/p")).unwrap();
 }

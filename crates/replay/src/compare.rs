@@ -11,6 +11,8 @@ use minke_record::{Draft, Entry, Kind};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::compat::rename_old_fields;
+
 /// Fields that contain times.
 const TIME_FIELDS: &[&str] = &["ts", "until", "expires", "created", "last_ts", "resumes", "waits_until"];
 /// The maximum length of a value in a difference.
@@ -107,7 +109,9 @@ impl<'a> StepComparison<'a> {
             _ => {}
         }
         let plain = |kind: &Kind| serde_json::to_value(kind).expect("an entry is plain data");
-        self.compare_value(&mut Vec::new(), &plain(&log.kind), &plain(&replayed.kind))
+        let mut logged = plain(&log.kind);
+        rename_old_fields(&mut logged);
+        self.compare_value(&mut Vec::new(), &logged, &plain(&replayed.kind))
     }
 
     /// Pairs two ids. `made`: the pod creates the id in this field.

@@ -3,7 +3,7 @@
 //! Here: the entry point and its report. Its parts: the log in steps (`timeline`), the inputs of each step
 //! (`causes`, `inputs`, `calls`, `hook_replies`, `replies`), parsing recordings (`recordings`), the pod that
 //! receives the inputs (`machine`), the walk itself (`walk`, `processes`, `requests`), the comparison
-//! (`compare`). Elsewhere: reading logs and blobs (`session`, passed by the caller).
+//! (`compare`, `compat`). Elsewhere: reading logs and blobs (`session`, passed by the caller).
 //!
 //! Outside inputs are taken from the log: user inputs, tool results, provider replies. The entries that the
 //! pod creates from them are computed again by the code of this program and compared with the log, one by
@@ -16,6 +16,7 @@ mod calls;
 mod causes;
 mod children;
 mod compare;
+mod compat;
 mod hook_replies;
 mod inputs;
 mod machine;

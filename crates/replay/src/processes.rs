@@ -237,9 +237,9 @@ impl<'l> ReplayWalk<'l> {
                 costs: self.finder.segment_costs(machine, step),
                 socket: self.socket_path(step),
                 sandbox: opened
-                    .fence
-                    .as_deref()
-                    .and_then(|tier| tier.parse().ok())
+                    .sandbox
+                    .name()
+                    .and_then(|name| name.parse().ok())
                     .unwrap_or(SandboxBackend::Unavailable),
                 own_dirs: opened.own.clone().unwrap_or_default(),
                 rules: rules.clone(),
@@ -314,7 +314,7 @@ impl<'l> ReplayWalk<'l> {
                 name,
                 cwd: Path::new(&about.cwd),
                 scope: &about.scope,
-                sandbox_backend: opened.fence.as_deref().unwrap_or(SandboxBackend::Unavailable.as_str()),
+                sandbox_backend: opened.sandbox.name().unwrap_or(SandboxBackend::Unavailable.as_str()),
                 network: &network,
                 instruction: instruction.as_deref().unwrap_or_default(),
                 language: self.state.manifest.worker.language.as_deref(),

@@ -181,9 +181,10 @@ pub(crate) fn boot_info(scene: &Setting, rules: RuleSet) -> BootInfo {
             before_stop: scene.hooks,
         },
         references: Vec::new(),
-        sandbox: scene.fence.as_deref().map_or(SandboxBackend::Landlock, |tier| {
-            tier.parse().expect("a story names a tier that there is")
-        }),
+        sandbox: scene
+            .sandbox
+            .as_deref()
+            .map_or(SandboxBackend::Landlock, |name| name.parse().expect("a story names a sandbox backend")),
         fallbacks: (1..=scene.fallbacks)
             .map(|n| Route {
                 provider: "scripted".into(),

@@ -10,7 +10,7 @@
 //! with parent                 a parent pod created this session and its first task
 //! with task clean up          the creator queued an input
 //! with model none             no model is available
-//! with fence A                the sandbox backend of commands; default B
+//! with sandbox namespaces     the sandbox backend of commands; default landlock
 //! with fallback N             N more models are tried when the first one fails
 //! with expires N              asks expire after N seconds
 //! with hooks                  hooks at every point; they allow everything until a `hook` line
@@ -116,7 +116,7 @@ pub struct StoryScene {
     pub task: Option<String>,
     pub no_model: bool,
     pub fallbacks: usize,
-    pub fence: Option<String>,
+    pub sandbox: Option<String>,
     pub expires: Option<u64>,
     pub hooks: bool,
     pub mandate: Option<String>,
@@ -365,7 +365,7 @@ fn parse_scene_line(scene: &mut StoryScene, line: &str) -> Result<bool, String> 
     let number = || value.parse::<u64>().map_err(|_| format!("`{key}` needs a number"));
     match key {
         "posture" => scene.posture = Some(value.to_owned()),
-        "fence" => scene.fence = Some(value.to_owned()),
+        "sandbox" => scene.sandbox = Some(value.to_owned()),
         "max_turns" => scene.max_turns = Some(number()?),
         "queue" => scene.queue = Some(number()?),
         "expires" => scene.expires = Some(number()?),

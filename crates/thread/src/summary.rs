@@ -45,8 +45,9 @@ pub struct SessionSummary {
     pub model: Option<String>,
     pub provider: Option<String>,
     pub posture: Option<String>,
-    /// The sandbox backend of its last process.
-    pub fence: Option<String>,
+    /// The sandbox backend of its last process. An index of the release 0.1.0 has its letter in `fence`.
+    #[serde(alias = "fence")]
+    pub backend: Option<String>,
     pub sandbox: Option<String>,
     /// Why only a valid prefix of its log could be read. Such a session is not resumed automatically.
     pub damaged: Option<String>,
@@ -126,7 +127,7 @@ impl Default for SessionSummary {
             model: None,
             provider: None,
             posture: None,
-            fence: None,
+            backend: None,
             sandbox: None,
             damaged: None,
             run: None,
@@ -178,7 +179,11 @@ impl SessionSummary {
                 let changed = segment.carry.inline().map(|facts| &facts.config);
                 changed.into_iter().flatten().for_each(|(key, value)| self.apply_config(key, value));
             }
-            Kind::Opened(opened) if opened.fence.is_some() => self.fence.clone_from(&opened.fence),
+            Kind::Opened(opened) => {
+                if let Some(backend) = opened.sandbox.name() {
+                    self.backend = Some(backend.to_owned());
+                }
+            }
             Kind::Renamed(renamed) => self.name = Some(renamed.name.clone()),
             Kind::Archived(_) => self.archived = Some(entry.ts),
             Kind::Unarchived(_) => self.archived = None,

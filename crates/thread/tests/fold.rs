@@ -71,7 +71,7 @@ fn open_ask() -> Value {
 
 fn tool_dispatch(own: bool) -> Value {
     json!({"kind": "tool_dispatch", "call_id": "c1", "tool": "Any", "class": "once", "action": {}, "own": own,
-        "verdict": {"outcome": "allow", "rule": "", "layer": "", "reason": "", "fence": ""}, "in_run": true})
+        "verdict": {"outcome": "allow", "rule": "", "layer": "", "reason": "", "sandbox": ""}, "in_run": true})
 }
 
 fn full_log() -> Vec<Entry> {

@@ -77,7 +77,7 @@ impl TestApp {
     }
 
     fn send_snapshot(&mut self, status: &str) {
-        let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "fence": "A", "context_window": 1000 });
+        let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "sandbox": "namespaces", "context_window": 1000 });
         let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": sample_session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] } });
         let entries = if self.seq == 0 { vec![start] } else { Vec::new() };
         let data = json!({ "entries": entries, "greeting": greeting, "status": status, "head": { "seq": self.seq, "h": H } });
@@ -977,7 +977,7 @@ fn what_was_said_before_a_fork_stands_before_it() {
     room.join_pod(None);
     let from = json!({ "session": RUN, "seq": 12, "h": H });
     let start = json!({ "seq": 0, "ts": 1, "h": H, "kind": "session_start", "session": sample_session(), "format": 1, "name": "tale", "workspace": "/w", "cwd": "/w", "created_by": { "actor": "person" }, "version": "1", "manifest": {}, "scope": { "allow": [] }, "from": from });
-    let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "fence": "A", "context_window": 1000 });
+    let greeting = json!({ "pod_name": "tale", "cwd": "/w", "model": "m/one", "posture": "ask", "scope_summary": "write /w", "sandbox": "namespaces", "context_window": 1000 });
     let data =
         json!({ "entries": [start], "greeting": greeting, "status": "idle", "head": { "seq": 0, "h": H } });
     room.take_effects();

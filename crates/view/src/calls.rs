@@ -129,7 +129,7 @@ impl Conversation {
             let diff = e.preview.as_ref().and_then(|preview| preview.diff.as_ref());
             call.diff = diff.map(|diff| format::truncate_text(diff, MAX_SHOWN_BYTES));
             call.path = path;
-            call.sandbox.clone_from(&e.verdict.fence);
+            call.sandbox = e.verdict.sandbox.name().map(str::to_owned);
         });
     }
 

@@ -90,7 +90,7 @@ impl ApprovalCard<'_> {
             field("why", &verdict.reason);
             let layer = verdict.layer.as_ref().map(|layer| format!(" ({layer})")).unwrap_or_default();
             field("rule", &verdict.rule.as_ref().map(|rule| format!("{rule}{layer}")).unwrap_or_default());
-            field("sandbox", verdict.fence.as_deref().unwrap_or_default());
+            field("sandbox", verdict.sandbox.name().unwrap_or_default());
         }
         field("always", subject.always.as_deref().unwrap_or_default());
         for script in action.map(|action| action.scripts.as_slice()).unwrap_or_default() {
@@ -140,7 +140,7 @@ impl ApprovalCard<'_> {
             "rule": verdict.and_then(|verdict| verdict.rule.as_ref()),
             "layer": verdict.and_then(|verdict| verdict.layer.as_ref()),
             "reason": verdict.map(|verdict| &verdict.reason),
-            "fence": verdict.and_then(|verdict| verdict.fence.as_ref()),
+            "sandbox": verdict.and_then(|verdict| verdict.sandbox.name()),
             "always": subject.always,
             "expires": self.expires,
             "options": self.options,
@@ -234,7 +234,7 @@ mod tests {
                 rule: Some("{ action = \"ask\", command = \"make\" }".into()),
                 layer: Some("user".into()),
                 reason: "a rule asks".into(),
-                fence: Some("A".into()),
+                sandbox: minke_record::LoggedBackend::new("namespaces"),
             }),
             always: Some("{ action = \"allow\", command = \"make\" }".into()),
             ..AskSubject::default()
@@ -265,7 +265,7 @@ mod tests {
                 "  runs    make x, sandbox none",
                 "  why     a rule asks",
                 "  rule    { action = \"ask\", command = \"make\" } (user)",
-                "  sandbox A",
+                "  sandbox namespaces",
                 "  always  { action = \"allow\", command = \"make\" }",
                 "  time    expired: denied",
                 &format!("  answer  `minke answer {id} approved`, or denied, abort"),

@@ -315,7 +315,7 @@ mod tests {
             rule: None,
             layer: None,
             reason: String::new(),
-            fence: None,
+            sandbox: minke_record::LoggedBackend::NONE,
         };
         let preview = Preview { path: path.to_owned(), before: None, after: "new".to_owned(), diff: None };
         let dispatch = ToolDispatch {

@@ -284,8 +284,8 @@ fn own_dirs_scope(making: &ToolsetConfig<'_>) -> Scope {
 }
 
 /// A warning about an incomplete sandbox.
-fn sandbox_notice(tier: SandboxBackend) -> Option<String> {
-    let text = match tier {
+fn sandbox_notice(backend: SandboxBackend) -> Option<String> {
+    let text = match backend {
         SandboxBackend::Namespaces | SandboxBackend::Bubblewrap | SandboxBackend::Seatbelt => return None,
         SandboxBackend::Landlock => {
             "weaker sandbox (landlock): commands can change modes and times of files outside, see other processes, and \

@@ -389,7 +389,7 @@ mod tests {
                 host: String::new(),
                 version: String::new(),
                 holder: Holder::Pod,
-                fence: None,
+                sandbox: minke_record::LoggedBackend::NONE,
                 own: None,
             })
         };

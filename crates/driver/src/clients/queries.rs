@@ -41,7 +41,7 @@ pub(crate) fn build_greeting(pod: &Pod, greeting_info: &GreetingInfo) -> Greetin
         scheme: route.map(|route| route.scheme.clone()).unwrap_or_default(),
         model: route.map(|route| route.model.clone()).unwrap_or_default(),
         scope_summary: about.map(|about| minke_policy::scope_listing(&about.scope)).unwrap_or_default(),
-        fence: pod.sandbox_backend().to_string(),
+        sandbox: pod.sandbox_backend().to_string(),
         tools: tools.unwrap_or_default(),
         context_window: greeting_info.context_window.unwrap_or(0),
         context_tokens: estimate_context_tokens(state.context.items()),

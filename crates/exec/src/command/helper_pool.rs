@@ -48,7 +48,7 @@ impl HelperPool {
         self.refill_with_ttl(helper, backend, SPARE_TTL);
     }
 
-    fn refill_with_ttl(&self, helper: &HelperBinary, tier: SandboxBackend, ttl: Duration) {
+    fn refill_with_ttl(&self, helper: &HelperBinary, backend: SandboxBackend, ttl: Duration) {
         let number = {
             let mut state = self.lock_state();
             if state.spare.is_some() || state.is_starting {
@@ -60,7 +60,7 @@ impl HelperPool {
         };
         let (weak, helper) = (Arc::downgrade(&self.0), helper.clone());
         tokio::spawn(async move {
-            let made = tokio::task::spawn_blocking(move || SpareHelper::spawn_spare(&helper, tier)).await;
+            let made = tokio::task::spawn_blocking(move || SpareHelper::spawn_spare(&helper, backend)).await;
             // If the pool was dropped in the meantime, the spare is dropped here and ends.
             let Some(spares) = weak.upgrade().map(HelperPool) else { return };
             {

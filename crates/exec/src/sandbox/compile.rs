@@ -73,7 +73,7 @@ fn seatbelt_profile(spec: &SandboxSpec) -> Result<String, SandboxError> {
     }
     if matches!(spec.network, NetworkAccess::Proxy { .. }) {
         let why = "hosts are granted, but this backend cannot reach the proxy; remove `sandbox.network`";
-        return Err(SandboxError::CannotExpress { tier: SandboxBackend::Seatbelt, why: why.to_owned() });
+        return Err(SandboxError::CannotExpress { backend: SandboxBackend::Seatbelt, why: why.to_owned() });
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let tools =
@@ -81,16 +81,19 @@ fn seatbelt_profile(spec: &SandboxSpec) -> Result<String, SandboxError> {
     crate::seatbelt::build_profile(spec, &tools)
 }
 
-fn command_env(tier: SandboxBackend, spec: &SandboxSpec) -> std::collections::BTreeMap<OsString, OsString> {
+fn command_env(
+    backend: SandboxBackend,
+    spec: &SandboxSpec,
+) -> std::collections::BTreeMap<OsString, OsString> {
     let mut env = crate::env::build_env(&spec.env, std::env::vars_os());
-    let tmp = if tier.remaps_tmp() { PathBuf::from("/tmp") } else { spec.dirs.tmp.clone() };
+    let tmp = if backend.remaps_tmp() { PathBuf::from("/tmp") } else { spec.dirs.tmp.clone() };
     let mut set = |name: &str, value: OsString| {
         if !spec.env.set.contains_key(name) {
             env.insert(name.into(), value);
         }
     };
     set("TMPDIR", tmp.clone().into());
-    if tier != SandboxBackend::Off && spec.dirs.writable_tmp {
+    if backend != SandboxBackend::Off && spec.dirs.writable_tmp {
         // Compilers and package managers fail if they cannot write their cache, and the home directory is not writable.
         set("XDG_CACHE_HOME", tmp.join("cache").into());
     }
@@ -129,7 +132,7 @@ impl<'a> ResolvedSpec<'a> {
         let scope = &spec.scope;
         if let Some(rule) = minke_policy::first_invalid_rule(scope) {
             let why = format!("{} is not an absolute, canonical path", rule.target);
-            return Err(SandboxError::CannotExpress { tier: backend, why });
+            return Err(SandboxError::CannotExpress { backend, why });
         }
         let highest = if spec.read_only { AccessLevel::Read } else { AccessLevel::Write };
         let at = |rule: &ScopeRule| access_level(scope, &rule.target).min(highest);
@@ -172,7 +175,7 @@ impl<'a> ResolvedSpec<'a> {
     }
 
     fn cannot_express(&self, why: String) -> SandboxError {
-        SandboxError::CannotExpress { tier: self.backend, why }
+        SandboxError::CannotExpress { backend: self.backend, why }
     }
 
     /// Returns the rules that all backends share.
@@ -458,7 +461,7 @@ fn excluded_paths(scope: &Scope) -> Vec<(PathBuf, AccessLevel)> {
 /// Returns the canonical paths that deny rules match. The target of a matching link is denied within the scope; the
 /// link itself has no content.
 fn denied_paths(
-    tier: SandboxBackend,
+    backend: SandboxBackend,
     scope: &Scope,
     survey: &RepositorySurvey,
 ) -> Result<Vec<(PathBuf, AccessLevel)>, SandboxError> {
@@ -467,7 +470,7 @@ fn denied_paths(
         let why = format!(
             "deny rules match more than {most} paths of the scope; deny the directories that contain them"
         );
-        return Err(SandboxError::CannotExpress { tier, why });
+        return Err(SandboxError::CannotExpress { backend, why });
     }
     let mut found = Vec::new();
     for path in &survey.denied {

@@ -71,7 +71,8 @@ pub fn is_helper(arg0: &OsStr) -> bool {
 pub fn helper_main() -> ExitCode {
     sys::block_signals();
     let argument = std::env::args_os().nth(1);
-    let spare_of: Option<SandboxBackend> = argument.as_ref().and_then(|tier| tier.to_str()?.parse().ok());
+    let spare_of: Option<SandboxBackend> =
+        argument.as_ref().and_then(|backend| backend.to_str()?.parse().ok());
     // The parent of the pod may have leaked descriptors that must not stay open.
     #[cfg(target_os = "linux")]
     if spare_of.is_some() && sys::close_from(3).is_err() {

@@ -82,8 +82,8 @@ impl SandboxSpec {
 impl SandboxSpec {
     /// Returns the paths that a sandboxed command could write, except the pod's own directories. `None` without a
     /// sandbox.
-    pub fn write_scope(&self, tier: SandboxBackend) -> Option<Scope> {
-        match tier {
+    pub fn write_scope(&self, backend: SandboxBackend) -> Option<Scope> {
+        match backend {
             SandboxBackend::Off => None,
             _ if self.read_only => Some(Scope::default()),
             _ => Some(self.scope.clone()),
@@ -119,8 +119,8 @@ pub enum NetworkAccess {
 pub enum SandboxError {
     #[error("could not run the command: no sandbox works on this machine: {why}")]
     Unavailable { why: String },
-    #[error("could not run the command: the sandbox ({tier}) cannot enforce this scope: {why}")]
-    CannotExpress { tier: SandboxBackend, why: String },
+    #[error("could not run the command: the sandbox ({backend}) cannot enforce this scope: {why}")]
+    CannotExpress { backend: SandboxBackend, why: String },
     #[error("could not run the command: setting up the sandbox failed: {why}")]
     SetupFailed { why: String },
     #[error("could not start the command: {why}")]
@@ -180,7 +180,7 @@ impl Default for HelperBinary {
 
 /// Removes the placeholders of a killed pod. This platform creates none.
 #[cfg(not(target_os = "linux"))]
-pub fn remove_stale_placeholders(_fences: &Path) -> std::io::Result<()> {
+pub fn remove_stale_placeholders(_lock_file: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -219,12 +219,12 @@ impl Sandbox {
     /// Compiles a sandbox without some restrictions. For tests that show what each of them prevents.
     #[doc(hidden)]
     pub fn compile_without(
-        tier: SandboxBackend,
+        backend: SandboxBackend,
         spec: &SandboxSpec,
         left_out: Restrictions,
     ) -> Result<Sandbox, SandboxError> {
-        let plan = compile::compile_plan(tier, spec, Restrictions::ALL.without(left_out))?;
-        Ok(Sandbox { backend: tier, helper: HelperBinary::default(), plan })
+        let plan = compile::compile_plan(backend, spec, Restrictions::ALL.without(left_out))?;
+        Ok(Sandbox { backend, helper: HelperBinary::default(), plan })
     }
 
     #[must_use]

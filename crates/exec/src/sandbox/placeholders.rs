@@ -237,8 +237,8 @@ fn remove_placeholder(directory: &OwnedFd, name: &OsStr) {
 
 /// Removes the placeholders of a killed pod; the caller passes the path of the pod's lock file. Does nothing while one
 /// of its sandboxes is running.
-pub fn remove_stale_placeholders(fences: &Path) -> io::Result<()> {
-    match File::options().read(true).append(true).open(fences) {
+pub fn remove_stale_placeholders(lock_file: &Path) -> io::Result<()> {
+    match File::options().read(true).append(true).open(lock_file) {
         Ok(notes) => remove_noted(&notes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),

@@ -38,9 +38,9 @@ async fn read_to_end(commands: &Commands, id: &str) -> (String, OutputChunk) {
 
 #[tokio::test]
 async fn a_background_command_is_looked_at_again_and_again() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let told = RecordedNews::default();
         let order = home.command_spec(&commands, "echo one; read -r x; echo got $x; read -r y; exit $y");
         let id = order.id.clone();
@@ -94,9 +94,9 @@ async fn input_reaches_a_cat_and_ends() {
 
 #[tokio::test]
 async fn a_terminal_in_the_background_takes_keys() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let line =
             "trap 'echo stopped; exit 4' INT; echo ready; while true; do read -r x && echo got $x; done";
         let order = CommandSpec { tty: true, ..home.command_spec(&commands, line) };
@@ -107,7 +107,7 @@ async fn a_terminal_in_the_background_takes_keys() {
             commands.write_input(&id, key).await.unwrap();
             let end = Instant::now() + LONG_TIMEOUT;
             while !said.contains(answer) {
-                assert!(Instant::now() < end, "{tier}: no `{answer}` in {said:?}");
+                assert!(Instant::now() < end, "{backend}: no `{answer}` in {said:?}");
                 commands.wait_for_output(&id, Duration::from_secs(1)).await.unwrap();
                 said.push_str(&commands.read_output(&id, None).await.unwrap().text);
                 // A shell that got the signal just before it began to read waits for the next line, so press Enter.
@@ -150,9 +150,9 @@ async fn input_that_nobody_reads_is_refused_in_time_and_says_how_far_it_came() {
 
 #[tokio::test]
 async fn killing_is_quick_and_can_be_repeated() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let told = RecordedNews::default();
         let order = home.command_spec(&commands, "echo here; trap '' TERM; sleep 1000");
         let id = order.id.clone();
@@ -161,7 +161,7 @@ async fn killing_is_quick_and_can_be_repeated() {
         let began = Instant::now();
         let status = commands.kill_command(&id).await.unwrap();
         assert!(matches!(status, CommandStatus::Ended { killed: true, timed_out: false, .. }), "{status:?}");
-        assert!(began.elapsed() < Duration::from_secs(2), "{tier}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(2), "{backend}: {:?}", began.elapsed());
         assert_eq!(commands.kill_command(&id).await.unwrap(), status);
         assert_eq!(commands.read_output(&id, None).await.unwrap().text, "here\n");
         assert_eq!(
@@ -289,9 +289,9 @@ fn a_background_command_outlives_the_thread_that_started_it() {
         .thread_keep_alive(Duration::from_millis(20))
         .build()
         .unwrap();
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         runtime.block_on(async {
             let id = start_background(&home, &commands, "cat").await;
             // The starting thread ends after 20 ms without work; no other event shows that it has ended.
@@ -302,7 +302,7 @@ fn a_background_command_outlives_the_thread_that_started_it() {
             assert_eq!(
                 (piece.text.as_str(), piece.status),
                 ("still here\n", CommandStatus::Running),
-                "{tier}"
+                "{backend}"
             );
             commands.stop_all().await;
         });

@@ -116,9 +116,9 @@ async fn what_fits_is_inline_and_what_does_not_is_in_a_file() {
 
 #[tokio::test]
 async fn the_shell_reads_spilled_output_and_does_not_write_it() {
-    for tier in working_backends().into_iter().filter(|tier| *tier != SandboxBackend::Off) {
+    for backend in working_backends().into_iter().filter(|backend| *backend != SandboxBackend::Off) {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let spilled = commands
             .run_command(home.command_spec(&commands, "seq 1 5000"), &CommandEventSink::discard())
             .await
@@ -129,8 +129,8 @@ async fn the_shell_reads_spilled_output_and_does_not_write_it() {
             .run_command(home.command_spec(&commands, &line), &CommandEventSink::discard())
             .await
             .unwrap();
-        assert!(finished.tail.starts_with("5000\n"), "{tier}: {}", finished.tail);
-        assert!(finished.tail.ends_with("held\n"), "{tier}: {}", finished.tail);
+        assert!(finished.tail.starts_with("5000\n"), "{backend}: {}", finished.tail);
+        assert!(finished.tail.ends_with("held\n"), "{backend}: {}", finished.tail);
         assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 5000);
     }
 }

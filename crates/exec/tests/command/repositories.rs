@@ -136,7 +136,7 @@ fn user_repository() -> CommandFixture {
     home
 }
 
-async fn check_rounds(tier: SandboxBackend, rounds: usize) {
+async fn check_rounds(backend: SandboxBackend, rounds: usize) {
     let mut random = LineGenerator(42);
     for round in 0..rounds {
         let home = user_repository();
@@ -145,7 +145,7 @@ async fn check_rounds(tier: SandboxBackend, rounds: usize) {
             before.contains("hook") && before.contains("monitor") && !before.contains("evil"),
             "{before:?}"
         );
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         for _ in 0..3 {
             let line = random.random_line();
             let done = commands
@@ -155,7 +155,7 @@ async fn check_rounds(tier: SandboxBackend, rounds: usize) {
             assert_eq!(
                 executed_programs(&home),
                 before,
-                "{tier}, round {round}: {line}\n{:#?}\n{}",
+                "{backend}, round {round}: {line}\n{:#?}\n{}",
                 done.notes,
                 done.tail
             );
@@ -167,11 +167,11 @@ async fn check_rounds(tier: SandboxBackend, rounds: usize) {
 async fn git_runs_the_same_before_and_after_random_commands() {
     let rounds = if std::env::var_os("MINKE_LONG").is_some() { 200 } else { 6 };
     // Landlock alone cannot protect names against commands, as documented and shown by the probes.
-    for tier in working_backends()
+    for backend in working_backends()
         .into_iter()
-        .filter(|tier| matches!(tier, SandboxBackend::Namespaces | SandboxBackend::Bubblewrap))
+        .filter(|backend| matches!(backend, SandboxBackend::Namespaces | SandboxBackend::Bubblewrap))
     {
-        check_rounds(tier, rounds).await;
+        check_rounds(backend, rounds).await;
     }
 }
 
@@ -199,25 +199,25 @@ async fn the_oracle_sees_what_is_planted() {
 
 #[tokio::test]
 async fn a_repository_that_a_command_makes_is_named_and_cleaned_in_each_backend() {
-    for tier in working_backends().into_iter().filter(|tier| *tier != SandboxBackend::Off) {
+    for backend in working_backends().into_iter().filter(|backend| *backend != SandboxBackend::Off) {
         let home = CommandFixture::new();
         std::fs::create_dir(home.work_dir().join("src")).unwrap();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let line = "git init -q src && git -C src config core.fsmonitor 'touch PWN; false'";
         let done = commands
             .run_command(home.command_spec(&commands, line), &CommandEventSink::discard())
             .await
             .unwrap();
-        assert_eq!(done.notes.len(), 2, "{tier}: {:?}", done.notes);
+        assert_eq!(done.notes.len(), 2, "{backend}: {:?}", done.notes);
         assert!(
             done.notes[0].contains("core.fsmonitor") && done.notes[1].contains("new git repository"),
-            "{tier}"
+            "{backend}"
         );
         let line = "git init -q other && echo x > other/f && git -C other add f";
         let done = commands
             .run_command(home.command_spec(&commands, line), &CommandEventSink::discard())
             .await
             .unwrap();
-        assert_eq!(done.notes.len(), 1, "{tier}: {:?}", done.notes);
+        assert_eq!(done.notes.len(), 1, "{backend}: {:?}", done.notes);
     }
 }

@@ -12,9 +12,9 @@ use crate::support::{CommandFixture, RecordedNews, working_backends};
 
 #[tokio::test]
 async fn exits_and_signals_are_told_as_they_are() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let cases = [
             ("true", ProcessExit::Code(0)),
             ("exit 3", ProcessExit::Code(3)),
@@ -36,7 +36,7 @@ async fn exits_and_signals_are_told_as_they_are() {
             // A shell replaces itself by its last command, so that its signal is the command's.
             let same = finished.exit == exit
                 || (exit == ProcessExit::Code(137) && finished.exit == ProcessExit::Signal(9));
-            assert!(same, "{tier}, `{line}`: {:?}, not {exit:?}", finished.exit);
+            assert!(same, "{backend}, `{line}`: {:?}, not {exit:?}", finished.exit);
             assert!(!finished.timed_out);
             assert_eq!(finished.file, None);
         }
@@ -46,9 +46,9 @@ async fn exits_and_signals_are_told_as_they_are() {
 
 #[tokio::test]
 async fn both_outputs_keep_their_order() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let told = RecordedNews::default();
         let line = "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done";
         let finished = commands.run_command(home.command_spec(&commands, line), &told.news()).await.unwrap();
@@ -66,15 +66,15 @@ async fn both_outputs_keep_their_order() {
 
 #[tokio::test]
 async fn a_command_runs_in_its_directory_with_empty_input() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let line = "pwd; cat; read -r x || echo end; test -t 0 || echo no terminal";
         let finished = commands
             .run_command(home.command_spec(&commands, line), &CommandEventSink::discard())
             .await
             .unwrap();
-        assert_eq!(finished.tail, format!("{}\nend\nno terminal\n", home.work_dir().display()), "{tier}");
+        assert_eq!(finished.tail, format!("{}\nend\nno terminal\n", home.work_dir().display()), "{backend}");
     }
 }
 
@@ -90,9 +90,9 @@ async fn a_broken_pipe_ends_a_program_as_it_should() {
 
 #[tokio::test]
 async fn time_that_is_over_ends_a_command_and_leaves_what_it_said() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let told = RecordedNews::default();
         let order = CommandSpec {
             timeout: Some(Duration::from_millis(400)),
@@ -103,7 +103,7 @@ async fn time_that_is_over_ends_a_command_and_leaves_what_it_said() {
         assert!(finished.timed_out);
         assert_eq!(finished.exit, ProcessExit::Signal(9));
         assert_eq!(finished.tail, "before\n");
-        assert!(began.elapsed() < Duration::from_secs(3), "{tier}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(3), "{backend}: {:?}", began.elapsed());
         assert_eq!(
             told.last_news(),
             Some(CommandEvent::Ended { end: CommandEnd::TimedOut, exit_code: None })
@@ -113,9 +113,9 @@ async fn time_that_is_over_ends_a_command_and_leaves_what_it_said() {
 
 #[tokio::test]
 async fn the_command_is_over_when_its_shell_is() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let line = "sleep 100 & (setsid sleep 100 &) ; echo done; exit 5";
         let began = Instant::now();
         let finished = commands
@@ -123,7 +123,7 @@ async fn the_command_is_over_when_its_shell_is() {
             .await
             .unwrap();
         assert_eq!((finished.exit, finished.tail.as_str()), (ProcessExit::Code(5), "done\n"));
-        assert!(began.elapsed() < Duration::from_secs(3), "{tier}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(3), "{backend}: {:?}", began.elapsed());
     }
 }
 
@@ -153,16 +153,16 @@ async fn a_cancelled_command_tells_its_end_and_leaves_no_file() {
 
 #[tokio::test]
 async fn a_terminal_is_one() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let line = "test -t 0 && test -t 1 && test -t 2 && echo all; stty size; echo $TERM; \
                     printf 'no break'; : < /dev/tty && echo open";
         let order = CommandSpec { tty: true, ..home.command_spec(&commands, line) };
         let finished = commands.run_command(order, &CommandEventSink::discard()).await.unwrap();
         let said = finished.tail.replace("\r\n", "\n");
         for part in ["all\n", "24 80\n", "xterm-256color\n", "no break", "open\n"] {
-            assert!(said.contains(part), "{tier}: `{part}` is missing in {said:?}");
+            assert!(said.contains(part), "{backend}: `{part}` is missing in {said:?}");
         }
         assert!(finished.tail.contains("all\r\n"), "terminal output is not changed");
     }
@@ -170,21 +170,21 @@ async fn a_terminal_is_one() {
 
 #[tokio::test]
 async fn nothing_that_a_terminal_says_is_lost() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let run = async |line| {
             let order = CommandSpec { tty: true, ..home.command_spec(&commands, line) };
             commands.run_command(order, &CommandEventSink::discard()).await.unwrap()
         };
         for _ in 0..10 {
             let finished = run("seq 1 2000").await;
-            assert_eq!(finished.lines, 2000, "{tier}");
-            assert!(finished.tail.ends_with("2000\r\n"), "{tier}: {:?}", finished.tail);
+            assert_eq!(finished.lines, 2000, "{backend}");
+            assert!(finished.tail.ends_with("2000\r\n"), "{backend}: {:?}", finished.tail);
         }
         // A terminal that no process has open for a while is still usable.
         let late = run("exec 0<&- 1>&- 2>&-; sleep 0.2; echo late > /dev/tty").await;
-        assert_eq!(late.tail, "late\r\n", "{tier}");
+        assert_eq!(late.tail, "late\r\n", "{backend}");
     }
 }
 
@@ -229,15 +229,15 @@ async fn orders_that_cannot_be_tried_are_refused() {
 
 #[tokio::test]
 async fn variables_of_an_order_are_its_own_and_win() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let env = [("LANG", "from the order"), ("TMPDIR", "/elsewhere")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let line = "echo \"$LANG $TMPDIR\"";
         let order = CommandSpec { env, ..home.command_spec(&commands, line) };
         let finished = commands.run_command(order, &CommandEventSink::discard()).await.unwrap();
-        assert_eq!(finished.tail, "from the order /elsewhere\n", "{tier}");
+        assert_eq!(finished.tail, "from the order /elsewhere\n", "{backend}");
         let finished = commands
             .run_command(home.command_spec(&commands, line), &CommandEventSink::discard())
             .await
@@ -252,12 +252,12 @@ async fn variables_of_an_order_are_its_own_and_win() {
 
 #[tokio::test]
 async fn a_directory_that_is_not_there_is_an_error_that_says_so() {
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let order = CommandSpec { cwd: home.work_dir().join("gone"), ..home.command_spec(&commands, "true") };
         let error = commands.run_command(order, &CommandEventSink::discard()).await.unwrap_err().to_string();
-        assert!(error.contains("gone"), "{tier}: {error}");
+        assert!(error.contains("gone"), "{backend}: {error}");
         assert!(commands.running_commands().is_empty());
     }
 }
@@ -324,25 +324,25 @@ async fn a_stranger_who_holds_the_pipe_holds_nobody_up() {
 
 #[tokio::test]
 async fn a_refused_set_id_file_is_reported_with_the_result() {
-    for tier in working_backends().into_iter().filter(|tier| *tier != SandboxBackend::Off) {
+    for backend in working_backends().into_iter().filter(|backend| *backend != SandboxBackend::Off) {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let refused = "touch tool; chmod u+s tool || echo failed";
         let finished = commands
             .run_command(home.command_spec(&commands, refused), &CommandEventSink::discard())
             .await
             .unwrap();
-        assert!(finished.set_id_refused && finished.tail.ends_with("failed\n"), "{tier}: {finished:?}");
+        assert!(finished.set_id_refused && finished.tail.ends_with("failed\n"), "{backend}: {finished:?}");
         let finished = commands
             .run_command(home.command_spec(&commands, "chmod u+x tool"), &CommandEventSink::discard())
             .await
             .unwrap();
-        assert!(!finished.set_id_refused, "{tier}: {finished:?}");
+        assert!(!finished.set_id_refused, "{backend}: {finished:?}");
         // A refusal is reported even if the command times out.
         let order = home.command_spec(&commands, "chmod g+s tool; sleep 60");
         let order = CommandSpec { timeout: Some(Duration::from_secs(1)), ..order };
         let finished = commands.run_command(order, &CommandEventSink::discard()).await.unwrap();
-        assert!(finished.set_id_refused && finished.timed_out, "{tier}: {finished:?}");
+        assert!(finished.set_id_refused && finished.timed_out, "{backend}: {finished:?}");
         // A background command reports it while it runs.
         let order = home.command_spec(&commands, "chmod g+s tool; echo tried; sleep 60");
         let id = order.id.clone();
@@ -352,7 +352,7 @@ async fn a_refused_set_id_file_is_reported_with_the_result() {
             .unwrap();
         let until = Instant::now() + Duration::from_secs(20);
         while !commands.read_output(&id, Some(0)).await.unwrap().set_id_refused {
-            assert!(Instant::now() < until, "{tier}: the refusal is not reported");
+            assert!(Instant::now() < until, "{backend}: the refusal is not reported");
             commands.wait_for_output(&id, Duration::from_millis(20)).await.unwrap();
         }
         commands.kill_command(&id).await.unwrap();

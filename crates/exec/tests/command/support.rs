@@ -56,16 +56,16 @@ impl CommandFixture {
         sandbox_spec_at(&self.path_to(""))
     }
 
-    pub(crate) fn commands_in(&self, tier: SandboxBackend) -> Commands {
-        self.commands_with_filter(tier, || Box::new(PassthroughFilter))
+    pub(crate) fn commands_in(&self, backend: SandboxBackend) -> Commands {
+        self.commands_with_filter(backend, || Box::new(PassthroughFilter))
     }
 
     pub(crate) fn commands_with_filter(
         &self,
-        tier: SandboxBackend,
+        backend: SandboxBackend,
         cover: impl Fn() -> Box<dyn OutputFilter> + Send + Sync + 'static,
     ) -> Commands {
-        commands_at(&self.path_to(""), tier, cover)
+        commands_at(&self.path_to(""), backend, cover)
     }
 
     pub(crate) fn command_spec(&self, commands: &Commands, command: &str) -> CommandSpec {
@@ -129,16 +129,16 @@ pub(crate) fn command_spec_at(work: &Path, commands: &Commands, command: &str) -
 pub(crate) fn working_backends() -> Vec<SandboxBackend> {
     [SandboxBackend::Off, SandboxBackend::Landlock, SandboxBackend::Namespaces]
         .into_iter()
-        .filter(|tier| backend_works(*tier))
+        .filter(|backend| backend_works(*backend))
         .collect()
 }
 
-fn backend_works(tier: SandboxBackend) -> bool {
+fn backend_works(backend: SandboxBackend) -> bool {
     let home = CommandFixture::new();
     let null =
         || std::fs::File::options().read(true).write(true).open("/dev/null").expect("it is there").into();
-    let tried = Sandbox::compile_spec(tier, &home.sandbox_spec()).and_then(|fence| {
-        fence.with_helper(helper_binary()).start_command(SandboxCommand {
+    let tried = Sandbox::compile_spec(backend, &home.sandbox_spec()).and_then(|sandbox| {
+        sandbox.with_helper(helper_binary()).start_command(SandboxCommand {
             argv: vec!["/bin/true".into()],
             cwd: home.work_dir(),
             stdin: null(),
@@ -149,8 +149,8 @@ fn backend_works(tier: SandboxBackend) -> bool {
         })
     });
     if let Err(why) = &tried {
-        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED {tier}: {why}");
-        eprintln!("SKIPPED {tier}: {why}");
+        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED {backend}: {why}");
+        eprintln!("SKIPPED {backend}: {why}");
     }
     tried.is_ok()
 }

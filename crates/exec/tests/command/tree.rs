@@ -82,9 +82,9 @@ fn assert_dead(since: Instant, mark: &str, dir: &Path, what: &str) {
         }
         left.is_empty()
     });
-    let fences = std::fs::File::open(dir.join("fences")).unwrap();
+    let lock_file = std::fs::File::open(dir.join("fences")).unwrap();
     wait_until(DEATH_TIMEOUT.saturating_sub(since.elapsed()), &format!("{what}: the lock is free"), || {
-        fences.try_lock().is_ok()
+        lock_file.try_lock().is_ok()
     });
     eprintln!("{what}: dead after {:?}", since.elapsed());
 }
@@ -102,21 +102,21 @@ async fn a_tree_dies_whole_when_it_is_cancelled() {
     if !is_linux() {
         return;
     }
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let mark = unique_mark();
         let news = CommandEventSink::discard();
         {
             let run = commands.run_command(home.command_spec(&commands, &unkillable_command(&mark)), &news);
             let up = wait_until_async(READY_TIMEOUT, "the tree is up", || is_running(&mark));
             tokio::select! {
-                finished = run => panic!("{tier}: it ended by itself: {finished:?}"),
+                finished = run => panic!("{backend}: it ended by itself: {finished:?}"),
                 () = up => {}
             }
         }
         let since = Instant::now();
-        assert_dead(since, &mark, &home.path_to(""), &format!("{tier}, cancelled"));
+        assert_dead(since, &mark, &home.path_to(""), &format!("{backend}, cancelled"));
     }
 }
 
@@ -126,15 +126,16 @@ async fn a_tree_dies_whole_when_its_time_is_over() {
         return;
     }
     // In parallel: each needs time to start before it times out.
-    let all: Vec<_> = working_backends().into_iter().map(|tier| tokio::spawn(check_timeout(tier))).collect();
+    let all: Vec<_> =
+        working_backends().into_iter().map(|backend| tokio::spawn(check_timeout(backend))).collect();
     for one in all {
         one.await.unwrap();
     }
 }
 
-async fn check_timeout(tier: SandboxBackend) {
+async fn check_timeout(backend: SandboxBackend) {
     let home = CommandFixture::new();
-    let commands = home.commands_in(tier);
+    let commands = home.commands_in(backend);
     let mark = unique_mark();
     let timeout = Some(Duration::from_secs(3));
     let order = CommandSpec { timeout, ..home.command_spec(&commands, &unkillable_command(&mark)) };
@@ -143,7 +144,7 @@ async fn check_timeout(tier: SandboxBackend) {
     let (finished, ()) = tokio::join!(commands.run_command(order, &news), up);
     let since = Instant::now();
     assert!(finished.unwrap().timed_out);
-    assert_dead(since, &mark, &home.path_to(""), &format!("{tier}, timed out"));
+    assert_dead(since, &mark, &home.path_to(""), &format!("{backend}, timed out"));
 }
 
 #[tokio::test]
@@ -151,9 +152,9 @@ async fn a_tree_dies_whole_when_its_shell_ends_or_it_is_killed_or_forgotten() {
     if !is_linux() {
         return;
     }
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let news = CommandEventSink::discard();
 
         let mark_one = unique_mark();
@@ -161,7 +162,7 @@ async fn a_tree_dies_whole_when_its_shell_ends_or_it_is_killed_or_forgotten() {
         let leaving = leaving.replace(&format!("sleep {mark_one}; true & sleep 0.3"), "sleep 0.3");
         let finished = commands.run_command(home.command_spec(&commands, &leaving), &news).await.unwrap();
         assert!(!finished.timed_out && finished.tail.contains("started"), "{finished:?}");
-        assert_dead(Instant::now(), &mark_one, &home.path_to(""), &format!("{tier}, shell ended"));
+        assert_dead(Instant::now(), &mark_one, &home.path_to(""), &format!("{backend}, shell ended"));
 
         let mark_two = unique_mark();
         let order =
@@ -171,7 +172,7 @@ async fn a_tree_dies_whole_when_its_shell_ends_or_it_is_killed_or_forgotten() {
         wait_until_async(READY_TIMEOUT, "the tree is up", || is_running(&mark_two)).await;
         let since = Instant::now();
         commands.kill_command(&id).await.unwrap();
-        assert_dead(since, &mark_two, &home.path_to(""), &format!("{tier}, killed"));
+        assert_dead(since, &mark_two, &home.path_to(""), &format!("{backend}, killed"));
 
         let mark_three = unique_mark();
         let order =
@@ -182,7 +183,7 @@ async fn a_tree_dies_whole_when_its_shell_ends_or_it_is_killed_or_forgotten() {
         drop(commands);
         // The supervising task is dropped at the next turn of the event loop.
         tokio::task::yield_now().await;
-        assert_dead(since, &mark_three, &home.path_to(""), &format!("{tier}, forgotten"));
+        assert_dead(since, &mark_three, &home.path_to(""), &format!("{backend}, forgotten"));
     }
 }
 
@@ -195,9 +196,9 @@ async fn a_process_that_hops_is_caught() {
     if !is_linux() {
         return;
     }
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
-        let commands = home.commands_in(tier);
+        let commands = home.commands_in(backend);
         let mark = unique_mark();
         let hop = home.work_dir().join(format!("hop-{mark}"));
         std::fs::write(&hop, "#!/bin/bash\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n").unwrap();
@@ -216,14 +217,14 @@ async fn a_process_that_hops_is_caught() {
                 .await;
             };
             tokio::select! {
-                finished = run => panic!("{tier}: it ended by itself: {finished:?}"),
+                finished = run => panic!("{backend}: it ended by itself: {finished:?}"),
                 () = hops => {}
             }
         }
         let since = Instant::now();
-        assert_dead(since, &mark, &home.path_to(""), &format!("{tier}, hopping"));
+        assert_dead(since, &mark, &home.path_to(""), &format!("{backend}, hopping"));
         // A process could hide between two scans, but the lock is free only after the last one has exited.
-        assert_eq!(marked_processes(&mark), [], "{tier}");
+        assert_eq!(marked_processes(&mark), [], "{backend}");
     }
 }
 
@@ -232,11 +233,11 @@ async fn a_process_that_hops_is_caught() {
 fn a_pod_that_waits_to_be_killed() {
     let Ok(pod) = std::env::var(POD_VARIABLE) else { return };
     let parts: Vec<&str> = pod.split('|').collect();
-    let [dir, tier, mark, how] = parts[..] else { panic!("{pod}") };
-    let (dir, tier) = (PathBuf::from(dir), tier.parse::<SandboxBackend>().unwrap());
+    let [dir, backend, mark, how] = parts[..] else { panic!("{pod}") };
+    let (dir, backend) = (PathBuf::from(dir), backend.parse::<SandboxBackend>().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let commands = commands_at(&dir, tier, || Box::new(PassthroughFilter));
+        let commands = commands_at(&dir, backend, || Box::new(PassthroughFilter));
         let order = CommandSpec {
             timeout: None,
             ..command_spec_at(&dir.join("work"), &commands, &unkillable_command(mark))
@@ -251,10 +252,10 @@ fn a_pod_that_waits_to_be_killed() {
     });
 }
 
-fn start_pod(dir: &Path, tier: SandboxBackend, mark: &str, how: &str) -> Child {
+fn start_pod(dir: &Path, backend: SandboxBackend, mark: &str, how: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tree::a_pod_that_waits_to_be_killed", "--nocapture", "--test-threads=1"])
-        .env(POD_VARIABLE, format!("{}|{tier}|{mark}|{how}", dir.display()))
+        .env(POD_VARIABLE, format!("{}|{backend}|{mark}|{how}", dir.display()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -266,16 +267,16 @@ fn a_tree_dies_whole_when_the_pod_is_killed() {
     if !is_linux() {
         return;
     }
-    for tier in working_backends() {
+    for backend in working_backends() {
         for how in ["foreground", "background"] {
             let home = CommandFixture::new();
             let mark = unique_mark();
-            let mut pod = start_pod(&home.path_to(""), tier, &mark, how);
-            wait_until(READY_TIMEOUT, &format!("{tier}: the tree is up"), || is_running(&mark));
+            let mut pod = start_pod(&home.path_to(""), backend, &mark, how);
+            wait_until(READY_TIMEOUT, &format!("{backend}: the tree is up"), || is_running(&mark));
             let since = Instant::now();
             pod.kill().unwrap();
             pod.wait().unwrap();
-            assert_dead(since, &mark, &home.path_to(""), &format!("{tier}, {how}, pod killed"));
+            assert_dead(since, &mark, &home.path_to(""), &format!("{backend}, {how}, pod killed"));
         }
     }
 }
@@ -286,16 +287,16 @@ fn a_tree_dies_whole_when_a_stopped_pod_is_killed() {
     if !is_linux() {
         return;
     }
-    for tier in working_backends() {
+    for backend in working_backends() {
         let home = CommandFixture::new();
         let mark = unique_mark();
-        let mut pod = start_pod(&home.path_to(""), tier, &mark, "background");
-        wait_until(READY_TIMEOUT, &format!("{tier}: the tree is up"), || is_running(&mark));
+        let mut pod = start_pod(&home.path_to(""), backend, &mark, "background");
+        wait_until(READY_TIMEOUT, &format!("{backend}: the tree is up"), || is_running(&mark));
         let pid = Pid::from_raw(i32::try_from(pod.id()).unwrap()).unwrap();
         rustix::process::kill_process(pid, Signal::STOP).unwrap();
         let since = Instant::now();
         pod.kill().unwrap();
         pod.wait().unwrap();
-        assert_dead(since, &mark, &home.path_to(""), &format!("{tier}, stopped pod killed"));
+        assert_dead(since, &mark, &home.path_to(""), &format!("{backend}, stopped pod killed"));
     }
 }

@@ -280,7 +280,7 @@ async fn a_flat_grant_reaches_no_deeper() {
 async fn landlock_alone_refuses_what_it_cannot_hold() {
     let refused = |yard: &SandboxFixture, word: &str| {
         let error = yard.compile_sandbox(SandboxBackend::Landlock).map(drop).unwrap_err();
-        let SandboxError::CannotExpress { tier: SandboxBackend::Landlock, why } = &error else {
+        let SandboxError::CannotExpress { backend: SandboxBackend::Landlock, why } = &error else {
             panic!("{error}")
         };
         assert!(why.contains(word), "{why}");

@@ -205,15 +205,15 @@ impl MachineSupport {
 
     fn table_columns(&self, people: &[ProbeUser]) -> Vec<TableColumn> {
         let plain = if self.namespaces { NamespaceSupport::On } else { NamespaceSupport::Missing };
-        let mut tiers: Vec<(SandboxBackend, NamespaceSupport)> =
-            self.backends.iter().map(|tier| (*tier, plain)).collect();
+        let mut backends: Vec<(SandboxBackend, NamespaceSupport)> =
+            self.backends.iter().map(|backend| (*backend, plain)).collect();
         if self.namespaces && self.backends.contains(&SandboxBackend::Landlock) {
-            tiers.push((SandboxBackend::Landlock, NamespaceSupport::Disabled));
+            backends.push((SandboxBackend::Landlock, NamespaceSupport::Disabled));
         }
         let of = |(backend, namespaces)| {
             people.iter().map(move |who| TableColumn { backend, user: *who, namespaces })
         };
-        tiers.into_iter().flat_map(of).collect()
+        backends.into_iter().flat_map(of).collect()
     }
 }
 
@@ -251,7 +251,7 @@ fn check_best(column: TableColumn, best: Option<&str>) -> Option<String> {
             &[SandboxBackend::Bubblewrap, SandboxBackend::Landlock]
         }
     };
-    let right = expected.iter().any(|tier| best == Some(tier.as_str()));
+    let right = expected.iter().any(|backend| best == Some(backend.as_str()));
     (!right).then(|| format!("{}: a pod would choose {best:?}", column.column_title()))
 }
 

@@ -40,12 +40,12 @@ impl HookHome {
         for name in ["work", "tmp", "output", "config", "config/hooks", "state"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let tier = minke_exec::probe::best_backend_with(&sandbox_helper());
-        if tier == SandboxBackend::Unavailable {
-            assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED fenced: no sandbox works here");
-            eprintln!("SKIPPED fenced: no sandbox works here, so hooks are tested without one");
+        let best = minke_exec::probe::best_backend_with(&sandbox_helper());
+        if best == SandboxBackend::Unavailable {
+            assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED sandboxed: no sandbox works here");
+            eprintln!("SKIPPED sandboxed: no sandbox works here, so hooks are tested without one");
         }
-        let backend = if tier == SandboxBackend::Unavailable { SandboxBackend::Off } else { tier };
+        let backend = if best == SandboxBackend::Unavailable { SandboxBackend::Off } else { best };
         HookHome { dir, backend }
     }
 
@@ -102,7 +102,7 @@ impl HookHome {
 }
 
 pub(crate) fn sandbox_helper() -> HelperBinary {
-    HelperBinary::from_path(env!("CARGO_BIN_EXE_hooks-fence"))
+    HelperBinary::from_path(env!("CARGO_BIN_EXE_hooks-sandbox"))
 }
 
 /// A TOML string.
@@ -124,7 +124,7 @@ pub(crate) fn policy_verdict() -> PolicyVerdict {
         rule: None,
         layer: None,
         reason: "posture".to_owned(),
-        fence: None,
+        sandbox: minke_record::LoggedBackend::NONE,
     }
 }
 

@@ -194,10 +194,10 @@ pub(crate) fn thread_object(
     let Some(thread) = summary.thread_object(is_held, path) else {
         return Ok(None);
     };
-    let approval_mode = match (thread.approval_mode.as_str(), summary.fence.as_deref()) {
+    let approval_mode = match (thread.approval_mode.as_str(), summary.backend.as_deref()) {
         // No pod has chosen a sandbox for it yet: the engine knows the backend of a new pod (`Engine::fill_postures`).
         ("", None) => String::new(),
-        ("", Some(fence)) => posture_for_backend(fence.parse().ok()).as_str().to_owned(),
+        ("", Some(backend)) => posture_for_backend(backend.parse().ok()).as_str().to_owned(),
         _ => thread.approval_mode.clone(),
     };
     let preview = match summary.shows_parent_preview() {
@@ -209,8 +209,8 @@ pub(crate) fn thread_object(
 }
 
 /// Returns the default posture, which depends on the sandbox backend. With an unknown backend it asks.
-pub(crate) fn posture_for_backend(tier: Option<SandboxBackend>) -> Posture {
-    tier.map_or(Posture::Ask, default_posture)
+pub(crate) fn posture_for_backend(backend: Option<SandboxBackend>) -> Posture {
+    backend.map_or(Posture::Ask, default_posture)
 }
 
 /// Returns the last text of the conversation before a fork.

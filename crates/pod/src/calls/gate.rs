@@ -12,7 +12,9 @@
 
 use minke_manifest::{Posture, SandboxMode};
 use minke_policy::{PolicyContext, RuleSet, SandboxBackend};
-use minke_record::{Action, CallStage, InternalCall, Judgement, OpenCall, Outcome, PolicyVerdict, Text};
+use minke_record::{
+    Action, CallStage, InternalCall, Judgement, LoggedBackend, OpenCall, Outcome, PolicyVerdict, Text,
+};
 use serde::Deserialize;
 
 use crate::calls::digest::call_digest;
@@ -195,7 +197,8 @@ impl Pod {
             // either.
             let reason = format!("the call was {decision} earlier and has changed since");
             let (outcome, layer) = (Judgement::Ask, Some(ANSWER_LAYER.to_owned()));
-            ready.verdict = PolicyVerdict { outcome, rule: None, layer, reason, fence: ready.verdict.fence };
+            ready.verdict =
+                PolicyVerdict { outcome, rule: None, layer, reason, sandbox: ready.verdict.sandbox };
         }
         match ready.verdict.outcome {
             Judgement::Allow => GateDecision::Run(ready),
@@ -218,18 +221,18 @@ impl Pod {
 
     /// Returns the verdict of the answer or grant that allows an ask verdict.
     fn find_approval(&self, call: &OpenCall, ready: &ReadyCall, digest: &str) -> Option<PolicyVerdict> {
-        let fence = ready.verdict.fence.clone();
+        let sandbox = ready.verdict.sandbox.clone();
         // The author of the mandate approved exactly this command. Rules and scope were checked above.
         if self.is_acceptance_call(call) && ready.rewritten_arguments.is_none() {
             let (outcome, layer) = (Judgement::Allow, Some("mandate".to_owned()));
             let reason = "it is the acceptance command of the mandate".to_owned();
-            return Some(PolicyVerdict { outcome, rule: None, layer, reason, fence });
+            return Some(PolicyVerdict { outcome, rule: None, layer, reason, sandbox });
         }
         if let CallStage::Answered { digest: asked, decision, note, .. } = &call.stage
             && asked == digest
             && decision.is_approval()
         {
-            return Some(PolicyVerdict { fence, ..answer_verdict(decision, note.as_deref()) });
+            return Some(PolicyVerdict { sandbox, ..answer_verdict(decision, note.as_deref()) });
         }
         // A grant cannot answer an ask made by the model.
         if matches!(ready.prepared.internal_call, Some(InternalCall::AskUser { .. })) {
@@ -242,7 +245,7 @@ impl Pod {
         let rule = self.matching_grant(ready, digest)?;
         let reason = "granted by a person for this session".to_owned();
         let layer = Some(GRANT_LAYER.to_owned());
-        Some(PolicyVerdict { outcome: Judgement::Allow, rule: Some(rule), layer, reason, fence })
+        Some(PolicyVerdict { outcome: Judgement::Allow, rule: Some(rule), layer, reason, sandbox })
     }
 
     /// Returns the grant that covers a call. If a hook asks, only a grant for the exact call counts, because
@@ -371,7 +374,7 @@ fn ready_call(
 /// answer it. Keeps the call's sandbox.
 fn stricter_verdict(policy_verdict: PolicyVerdict, hooks: PolicyVerdict) -> PolicyVerdict {
     match policy_verdict.outcome {
-        Judgement::Allow | Judgement::Ask => PolicyVerdict { fence: policy_verdict.fence, ..hooks },
+        Judgement::Allow | Judgement::Ask => PolicyVerdict { sandbox: policy_verdict.sandbox, ..hooks },
         Judgement::Deny | Judgement::Other(_) => policy_verdict,
     }
 }
@@ -385,7 +388,7 @@ fn hook_verdict(hook_reply: &HookVerdict) -> PolicyVerdict {
     });
     let (outcome, rule, layer) =
         (hook_reply.outcome.clone(), hook_reply.by.clone(), Some(HOOK_LAYER.to_owned()));
-    PolicyVerdict { outcome, rule, layer, reason, fence: None }
+    PolicyVerdict { outcome, rule, layer, reason, sandbox: LoggedBackend::NONE }
 }
 
 /// Converts a person's answer into a verdict.
@@ -395,5 +398,11 @@ pub(crate) fn answer_verdict(decision: &minke_record::Decision, note: Option<&st
         Some(note) => format!("{decision} by the user: {note}"),
         None => format!("{decision} by the user"),
     };
-    PolicyVerdict { outcome, rule: None, layer: Some(ANSWER_LAYER.to_owned()), reason, fence: None }
+    PolicyVerdict {
+        outcome,
+        rule: None,
+        layer: Some(ANSWER_LAYER.to_owned()),
+        reason,
+        sandbox: LoggedBackend::NONE,
+    }
 }

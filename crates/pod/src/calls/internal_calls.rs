@@ -6,8 +6,8 @@
 use minke_manifest::Posture;
 use minke_prompts::Snippet;
 use minke_record::{
-    AskSubject, CallStage, InternalCall, Judgement, OpenCall, Outcome, PolicyVerdict, Progress, SystemKind,
-    Task, TaskFact, TaskStatus,
+    AskSubject, CallStage, InternalCall, Judgement, LoggedBackend, OpenCall, Outcome, PolicyVerdict,
+    Progress, SystemKind, Task, TaskFact, TaskStatus,
 };
 
 use crate::calls::{CallResult, ReadyCall};
@@ -33,7 +33,13 @@ impl Pod {
                     }
                 };
                 let layer = Some("posture".to_owned());
-                PolicyVerdict { outcome, rule: None, layer, reason: reason.to_owned(), fence: None }
+                PolicyVerdict {
+                    outcome,
+                    rule: None,
+                    layer,
+                    reason: reason.to_owned(),
+                    sandbox: LoggedBackend::NONE,
+                }
             }
             _ => self.judge_action(&prepared.action),
         }

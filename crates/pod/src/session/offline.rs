@@ -5,8 +5,9 @@
 use minke_record::{
     Actor, AlertLevel, AlertSource, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision,
     Draft, ErrorCode, ForkOrigin, GitState, Goal, GoalChange, History, Holder, IdGenerator, Inbox,
-    InputSegment, Item, LOG_FORMAT, Millis, OpenChild, Opened, Outcome, ParentCall, PodName, QueueId,
-    QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Text, Unarchived,
+    InputSegment, Item, LOG_FORMAT, LoggedBackend, Millis, OpenChild, Opened, Outcome, ParentCall, PodName,
+    QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Text,
+    Unarchived,
 };
 use minke_thread::JobAction;
 use serde_json::Value;
@@ -203,7 +204,7 @@ pub fn apply_offline_edit(
             host: writer.host,
             version: writer.version,
             holder: Holder::Visit,
-            fence: None,
+            sandbox: LoggedBackend::NONE,
             own: None,
         },
     );

@@ -4,8 +4,8 @@
 //! Pure; the host only forwards the events. Ignores entries of other calls.
 
 use minke_record::{
-    Action, Answer, Ask, AskKind, CallId, Entry, ErrorCode, Item, Judgement, Kind, Outcome, PolicyVerdict,
-    Text, ToolDispatch, ToolResult,
+    Action, Answer, Ask, AskKind, CallId, Entry, ErrorCode, Item, Judgement, Kind, LoggedBackend, Outcome,
+    PolicyVerdict, Text, ToolDispatch, ToolResult,
 };
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ impl CallFold {
             rule: None,
             layer: None,
             reason: subject.text.clone().unwrap_or_default(),
-            fence: None,
+            sandbox: LoggedBackend::NONE,
         };
         let verdict = subject.verdict.clone().unwrap_or(unknown);
         if let Some(tool) = &subject.tool {

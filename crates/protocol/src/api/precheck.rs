@@ -109,7 +109,7 @@ pub fn approval_requirement(verdict: &PolicyVerdict, always: Option<&str>) -> Ap
     let reason = verdict.reason.clone();
     match verdict.outcome {
         Judgement::Allow => ApprovalRequirement::Skip {
-            bypass_sandbox: verdict.fence.as_deref() == Some(UNSANDBOXED),
+            bypass_sandbox: verdict.sandbox.name() == Some(UNSANDBOXED),
             reason,
             proposed_execpolicy_amendment: Vec::new(),
         },

@@ -87,7 +87,7 @@ pub(crate) fn opened(epoch: u64) -> Kind {
         host: "h".to_owned(),
         version: "0.1.0".to_owned(),
         holder: minke_record::Holder::Pod,
-        fence: None,
+        sandbox: minke_record::LoggedBackend::NONE,
         own: None,
     }
     .into()

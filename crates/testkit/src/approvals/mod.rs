@@ -17,8 +17,8 @@ use minke_pod::{
 };
 use minke_policy::RuleSet;
 use minke_record::{
-    Actor, AskId, ChainHash, Class, Decision, Draft, Entry, Judgement, Kind, Millis, PolicyVerdict, Text,
-    ToolDispatch,
+    Actor, AskId, ChainHash, Class, Decision, Draft, Entry, Judgement, Kind, LoggedBackend, Millis,
+    PolicyVerdict, Text, ToolDispatch,
 };
 
 use crate::random::SimRandom;
@@ -149,7 +149,7 @@ impl Interleaving {
         let (hooks, expires) = (random.one_in(2), random.one_in(2).then_some(ASK_EXPIRES_S));
         let scene = StoryScene {
             posture: Some("ask".to_owned()),
-            fence: Some("A".to_owned()),
+            sandbox: Some("namespaces".to_owned()),
             hooks,
             expires,
             ..StoryScene::default()
@@ -270,7 +270,7 @@ impl Interleaving {
                     rule: None,
                     layer: Some("answer".to_owned()),
                     reason: "by a mutant".to_owned(),
-                    fence: None,
+                    sandbox: LoggedBackend::NONE,
                 };
                 let before = self.checker.prepared.get(&call_id).and_then(|judged| judged.before.clone());
                 let preview = (call.tool == "Put").then(|| minke_record::Preview {

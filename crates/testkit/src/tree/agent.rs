@@ -50,7 +50,7 @@ pub(super) fn tool_specs() -> Vec<ToolSpec> {
 
 /// Returns the boot information.
 pub(super) fn boot_info(pid: u32) -> BootInfo {
-    let scene = StoryScene { fence: Some("A".to_owned()), ..StoryScene::default() };
+    let scene = StoryScene { sandbox: Some("namespaces".to_owned()), ..StoryScene::default() };
     BootInfo { pid, tools: tool_specs(), ..crate::scene::boot_info(&scene, RuleSet::default()) }
 }
 

@@ -213,9 +213,9 @@ impl TreeSimulation {
                     return Err(format!("P1: {a} and {b} do both write {}", overlap.path));
                 }
             }
-            for fence in self.machine.commands.iter().filter(|fence| fence.owner != **key) {
-                if let Some(overlap) = find_write_overlap(&process.files, &fence.scope) {
-                    let (a, b) = (&process.name, &fence.name);
+            for command in self.machine.commands.iter().filter(|command| command.owner != **key) {
+                if let Some(overlap) = find_write_overlap(&process.files, &command.scope) {
+                    let (a, b) = (&process.name, &command.name);
                     return Err(format!("P1: {a} and a command of {b} do both write {}", overlap.path));
                 }
             }

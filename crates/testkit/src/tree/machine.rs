@@ -93,8 +93,8 @@ impl VirtualMachine {
             return self.pids.values().any(|pid| *pid == row.pid)
                 || row.deadline.is_some_and(|at| self.now < at);
         }
-        let fenced = self.flaw != Some(TreeFlaw::IgnoresCommands) && self.has_commands(&row.name);
-        self.locks.contains_key(&row.name) || fenced || row.deadline.is_some_and(|at| self.now < at)
+        let runs_command = self.flaw != Some(TreeFlaw::IgnoresCommands) && self.has_commands(&row.name);
+        self.locks.contains_key(&row.name) || runs_command || row.deadline.is_some_and(|at| self.now < at)
     }
 
     fn has_commands(&self, name: &PodName) -> bool {
@@ -269,7 +269,9 @@ impl VirtualMachine {
     }
 
     pub(super) fn stop_command(&mut self, owner: Key, call: &CallId) {
-        for command in self.commands.iter_mut().filter(|fence| fence.owner == owner && fence.call == *call) {
+        for command in
+            self.commands.iter_mut().filter(|command| command.owner == owner && command.call == *call)
+        {
             command.is_ending = true;
         }
     }
@@ -285,7 +287,7 @@ impl VirtualMachine {
     pub(super) fn release_process(&mut self, key: Key) {
         self.pids.remove(&key);
         self.locks.retain(|_, holder| *holder != key);
-        for command in self.commands.iter_mut().filter(|fence| fence.owner == key) {
+        for command in self.commands.iter_mut().filter(|command| command.owner == key) {
             command.is_ending = true;
         }
     }

@@ -319,10 +319,10 @@ impl TreeSimulation {
             return self.sync_log(key);
         }
         self.count_branch(if owes { "a pod exited with unsent reports" } else { "a pod exited cleanly" });
-        for command in self.machine.commands.iter_mut().filter(|fence| fence.owner == key) {
+        for command in self.machine.commands.iter_mut().filter(|command| command.owner == key) {
             command.is_ending = true;
         }
-        if self.machine.commands.iter().any(|fence| fence.owner == key) {
+        if self.machine.commands.iter().any(|command| command.owner == key) {
             return Ok(());
         }
         self.sync_log(key)?;

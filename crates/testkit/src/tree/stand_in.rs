@@ -116,7 +116,7 @@ impl StandInPod {
             host: boot.host,
             version: boot.version,
             holder: Holder::Pod,
-            fence: None,
+            sandbox: minke_record::LoggedBackend::NONE,
             own: None,
         };
         self.route = boot.route;

@@ -1,4 +1,4 @@
-with fence A
+with sandbox namespaces
 user > build
 model > Sh {"command":"make"}
 asks: 0

@@ -1,4 +1,4 @@
-with fence A
+with sandbox namespaces
 with posture ask
 user > push
 model > Sh {"command":"cargo test"}

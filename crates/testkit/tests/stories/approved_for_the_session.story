@@ -1,4 +1,4 @@
-with fence A
+with sandbox namespaces
 with posture ask
 user > push twice
 model > Sh {"command":"cargo test --all"}

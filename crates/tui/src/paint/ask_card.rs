@@ -161,7 +161,7 @@ pub(super) fn card_facts(card: &AskCard, asked: Millis) -> Vec<(&'static str, St
         facts.extend(script_facts(action));
     }
     if let Some(verdict) = &subject.verdict {
-        facts.extend(verdict.fence.clone().map(|fence| ("sandbox", fence)));
+        facts.extend(verdict.sandbox.name().map(|name| ("sandbox", name.to_owned())));
         let rule = match (&verdict.rule, &verdict.layer) {
             (Some(rule), Some(layer)) => Some(format!("{rule} ({layer})")),
             (Some(rule), None) => Some(rule.clone()),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use minke_record::{
     Action, AlertLevel, AskKind, AskSubject, ChildOutcome, Decision, Judgement, Outcome, PodName,
 };
-use minke_record::{PolicyVerdict, SessionId};
+use minke_record::{LoggedBackend, PolicyVerdict, SessionId};
 use minke_tui::paint::{StyleRole, Theme, ThemeName, block_lines, needs_gap};
 use minke_view::{
     AskCard, AskResponse, BlockBody, CallCard, CallState, ChildCard, InputBlock, InputState, NoticeKind,
@@ -37,7 +37,7 @@ fn ended_call(outcome: Outcome, exit: Option<i32>) -> CallCard {
         exit,
         started_at: Some(1_000),
         ended_at: Some(3_140),
-        sandbox: Some("landlock+seccomp".to_owned()),
+        sandbox: Some("landlock".to_owned()),
         output: TextTail {
             text: "running 3 tests\ntest a ... \u{1b}[32mok\u{1b}[0m\n10%\r50%\r100%\n".to_owned(),
             ..TextTail::default()
@@ -62,7 +62,7 @@ fn approval_card() -> AskCard {
             rule: Some("ask Bash(cargo publish*)".to_owned()),
             layer: Some("user".to_owned()),
             reason: "the rule requires approval".to_owned(),
-            fence: Some("landlock".to_owned()),
+            sandbox: LoggedBackend::new("landlock"),
         }),
         always: Some("allow Bash(cargo publish --dry-run*)".to_owned()),
         ..AskSubject::default()

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use minke_record::{
     Action, AlertLevel, Ask, AskId, AskKind, AskSubject, ChildOutcome, Decision, Outcome, PodName,
 };
-use minke_record::{Judgement, PolicyVerdict, SessionId};
+use minke_record::{Judgement, LoggedBackend, PolicyVerdict, SessionId};
 use minke_tui::paint::{MarkdownStream, Theme, ThemeName, block_lines, diff_lines, line_width};
 use minke_view::{
     AskCard, AskResponse, BlockBody, CallCard, CallState, ChildCard, InputBlock, InputState, NoticeKind,
@@ -205,7 +205,7 @@ fn hostile_body(kind: usize, text: &str) -> BlockBody {
                         rule: Some(text.clone()),
                         layer: Some(text.clone()),
                         reason: text.clone(),
-                        fence: Some(text.clone()),
+                        sandbox: LoggedBackend::new(text.clone()),
                     }),
                     always: Some(text.clone()),
                     ..AskSubject::default()

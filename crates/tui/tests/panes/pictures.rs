@@ -196,7 +196,7 @@ fn ask_row(n: u8, command: &str) -> AskRow {
         "subject": {
             "call_id": "c", "digest": "d", "tool": "Bash", "text": command, "cwd": "/w",
             "action": { "command": command, "side_effects": true },
-            "verdict": { "outcome": "ask", "rule": "ask all", "layer": "user", "reason": "no rule decides", "fence": "full" },
+            "verdict": { "outcome": "ask", "rule": "ask all", "layer": "user", "reason": "no rule decides", "sandbox": "landlock" },
         },
     });
     let ask = serde_json::from_value(ask).expect("it is an ask");

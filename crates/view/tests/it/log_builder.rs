@@ -113,7 +113,7 @@ pub(crate) fn tool_call_json(id: &str, name: &str, arguments: &Value) -> Value {
 pub(crate) fn dispatch_json(id: &str, tool: &str, action: &Value) -> Value {
     json!({
         "kind": "tool_dispatch", "call_id": id, "tool": tool, "class": "once", "action": action,
-        "verdict": { "outcome": "allow", "reason": "r", "fence": "full" },
+        "verdict": { "outcome": "allow", "reason": "r", "sandbox": "landlock" },
     })
 }
 

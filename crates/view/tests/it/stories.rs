@@ -170,7 +170,7 @@ fn a_command_is_written_asked_about_run_and_ended() {
     let ended = result_json("c1", "$ cargo test (exit 1)", "one\nbad\ntwo\n", "done");
     assert_eq!(step(&mut log, &mut conversation, ended), "call: Bash cargo test [done exit 1] one\nbad\ntwo");
     let BlockBody::CallCard(call) = &conversation.blocks()[1].body else { panic!("not a call") };
-    assert_eq!((call.sandbox.as_deref(), call.summary.as_str()), (Some("full"), "$ cargo test (exit 1)"));
+    assert_eq!((call.sandbox.as_deref(), call.summary.as_str()), (Some("landlock"), "$ cargo test (exit 1)"));
     assert!(call.started_at.is_some() && call.ended_at > call.started_at);
     // Output after the end does not belong to the call anymore.
     conversation.apply_live(&output_event(OutputStream::Stdout, 24, "ghost"), 1);

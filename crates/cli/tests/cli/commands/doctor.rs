@@ -43,25 +43,27 @@ fn each_backend_was_tried_and_the_best_one_that_works_is_named() {
     let world = CliWorld::new();
     let (value, code) = doctor_json(&world, &[]);
     let sandbox = &value["sandbox"];
-    let tiers = sandbox["tiers"].as_array().unwrap();
-    let works: Vec<&str> = tiers
+    let backends = sandbox["backends"].as_array().unwrap();
+    let works: Vec<&str> = backends
         .iter()
         .filter(|tried| tried["works"] == true)
-        .map(|tried| tried["tier"].as_str().unwrap())
+        .map(|tried| tried["backend"].as_str().unwrap())
         .collect();
-    let best = works.first().copied().unwrap_or("D");
-    assert_eq!(sandbox["tier"], best, "{sandbox:#}");
-    let posture = if matches!(best, "A" | "A\u{2032}" | "C") { "auto" } else { "ask" };
+    let best = works.first().copied().unwrap_or("none");
+    assert_eq!(sandbox["backend"], best, "{sandbox:#}");
+    let posture = if matches!(best, "namespaces" | "bubblewrap" | "seatbelt") { "auto" } else { "ask" };
     assert_eq!(sandbox["default_posture"], posture);
-    for tried in tiers.iter().filter(|tried| tried["works"] == false) {
+    for tried in backends.iter().filter(|tried| tried["works"] == false) {
         assert!(!tried["why"].as_str().unwrap().is_empty(), "{tried}");
     }
-    assert_eq!(code, Some(i32::from(best == "D")), "{value:#}");
-    assert_eq!(value["ok"], best != "D");
+    assert_eq!(code, Some(i32::from(best == "none")), "{value:#}");
+    assert_eq!(value["ok"], best != "none");
     let text = run_doctor(&world, &[], &[]).out;
-    for tier in tiers.iter().filter(|tried| (tried["tier"] == "C") == cfg!(target_os = "macos")) {
-        let name = format!("backend {}", tier["tier"].as_str().unwrap());
-        assert!(text.contains(&name), "{name}: {text}");
+    for backend in
+        backends.iter().filter(|tried| (tried["backend"] == "seatbelt") == cfg!(target_os = "macos"))
+    {
+        let name = backend["backend"].as_str().unwrap();
+        assert!(text.contains(name), "{name}: {text}");
     }
 }
 
@@ -87,13 +89,13 @@ fn without_user_namespaces_a_weaker_backend_and_the_remedy_are_named() {
     let done = world.run_command(command);
     let value: Value = serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("no JSON ({e}): {done:?}"));
     let sandbox = &value["sandbox"];
-    assert_eq!(sandbox["tiers"][0]["tier"], "A");
-    assert_eq!(sandbox["tiers"][0]["works"], false, "{sandbox:#}");
-    assert!(matches!(sandbox["tier"].as_str(), Some("B" | "D")), "{sandbox:#}");
+    assert_eq!(sandbox["backends"][0]["backend"], "namespaces");
+    assert_eq!(sandbox["backends"][0]["works"], false, "{sandbox:#}");
+    assert!(matches!(sandbox["backend"].as_str(), Some("landlock" | "none")), "{sandbox:#}");
     assert_eq!(sandbox["default_posture"], "ask");
     let todo = sandbox["to_do"].to_string();
     assert!(todo.contains("sysctl -w user.max_user_namespaces"), "{todo}");
-    if sandbox["tier"] == "B" {
+    if sandbox["backend"] == "landlock" {
         assert_eq!(done.code, Some(0), "{done:?}");
         assert!(sandbox["leaves_open"].to_string().contains("protected names"), "{sandbox:#}");
     }

@@ -45,7 +45,11 @@ fn json_outputs_have_the_keys_that_scripts_rely_on() {
     assert_has_keys("verified session", &verified["sessions"][0], &["id", "entries", "ok", "problems"]);
     let doctor: Value = serde_json::from_str(&world.run_minke(&["doctor", "--json"]).out).unwrap();
     assert_has_keys("doctor", &doctor, &["sandbox", "providers", "jobs_due", "problems"]);
-    assert_has_keys("doctor's sandbox", &doctor["sandbox"], &["tier", "landlock_abi", "userns", "seccomp"]);
+    assert_has_keys(
+        "doctor's sandbox",
+        &doctor["sandbox"],
+        &["backend", "landlock_abi", "userns", "seccomp"],
+    );
 }
 
 #[test]

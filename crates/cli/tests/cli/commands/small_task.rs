@@ -110,7 +110,7 @@ fn a_bug_is_found_fixed_and_tested_inside_the_sandbox() {
     let dispatches: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(dispatches.len(), 7, "{dispatches:?}");
     for dispatch in dispatches.iter().filter(|dispatch| dispatch["tool"] == "Bash") {
-        assert_eq!(dispatch["verdict"]["fence"], "A", "{dispatch}");
+        assert_eq!(dispatch["verdict"]["sandbox"], "namespaces", "{dispatch}");
         assert_eq!(dispatch["verdict"]["outcome"], "allow");
     }
     // Then undo it.

@@ -82,12 +82,12 @@ fn file_sha256(path: &Path) -> Option<String> {
 
 impl TourObserver {
     /// Reads the locations from the first line.
-    fn from_first_event(first: &Value, tier: &str, sandboxed: bool) -> TourObserver {
+    fn from_first_event(first: &Value, backend: &str, sandboxed: bool) -> TourObserver {
         let path = |key: &str| PathBuf::from(first[key].as_str().unwrap());
         let home = path("home");
         TourObserver {
             sandboxed,
-            backend: tier.to_owned(),
+            backend: backend.to_owned(),
             binary: PathBuf::from(env!("CARGO_BIN_EXE_minke")).canonicalize().unwrap(),
             store: FileStore::new(Arc::new(RealDisk), home.join("data/sessions")),
             home,
@@ -190,8 +190,8 @@ impl TourObserver {
             return Err("the file is missing".to_owned());
         }
         check_equal("git", &event["git"], &json!(self.work.join(".git").is_dir()))?;
-        check_equal("tier", &event["fence"]["tier"], &json!(self.backend))?;
-        check_equal("holds", &event["fence"]["holds"], &json!(self.sandboxed))?;
+        check_equal("backend", &event["sandbox"]["backend"], &json!(self.backend))?;
+        check_equal("holds", &event["sandbox"]["holds"], &json!(self.sandboxed))?;
         let run = std::process::Command::new("sh").arg("test.sh").current_dir(&self.work).output().unwrap();
         check_equal("exit", &event["tests"]["exit"], &json!(run.status.code()))?;
         check_equal("said", &event["tests"]["said"], &json!(String::from_utf8_lossy(&run.stdout)))
@@ -222,7 +222,7 @@ impl TourObserver {
         let opened = opened.ok_or("its log has no `opened` entry")?;
         check_equal("pid in the log", &opened["pid"], &event["pid"])?;
         check_equal("epoch", &event["epoch"], &opened["epoch"])?;
-        check_equal("fence", &event["fence"], &opened["fence"])
+        check_equal("sandbox", &event["sandbox"], &opened["sandbox"])
     }
 
     /// Checks the pod name, which every line about a pod contains.
@@ -277,8 +277,8 @@ impl TourObserver {
         // It was a command, and it ran in the sandbox.
         let dispatch =
             log.iter().find(|entry| entry["kind"] == "tool_dispatch" && entry["call_id"] == item["call_id"]);
-        let fence = dispatch.map(|dispatch| dispatch["verdict"]["fence"].clone());
-        check_equal("fence", &fence, &Some(json!(self.backend)))
+        let sandbox = dispatch.map(|dispatch| dispatch["verdict"]["sandbox"].clone());
+        check_equal("sandbox", &sandbox, &Some(json!(self.backend)))
     }
 
     fn check_run(&self, event: &Value) -> CheckResult {
@@ -493,14 +493,14 @@ fn changed_events(event: &Value) -> Vec<Value> {
 /// Returns the sandbox backend of pods here, and whether it sandboxes commands.
 fn local_backend() -> (String, bool) {
     let helper = minke_exec::sandbox::HelperBinary::from_path(env!("CARGO_BIN_EXE_minke"));
-    let tier = minke_exec::probe::best_backend_with(&helper);
-    (tier.as_str().to_owned(), tier.enforces_scope())
+    let backend = minke_exec::probe::best_backend_with(&helper);
+    (backend.as_str().to_owned(), backend.enforces_scope())
 }
 
 #[test]
 fn what_the_tour_says_is_what_kernel_and_logs_say() {
     let world = CliWorld::new();
-    let (tier, fenced) = local_backend();
+    let (backend, sandboxed) = local_backend();
     let mut command = world.minke_command();
     command.args(["tour", "--json", "--step"]);
     let mut child =
@@ -512,7 +512,7 @@ fn what_the_tour_says_is_what_kernel_and_logs_say() {
     for line in lines.by_ref() {
         let line = line.unwrap();
         let event: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        let eye = observer.get_or_insert_with(|| TourObserver::from_first_event(&event, &tier, fenced));
+        let eye = observer.get_or_insert_with(|| TourObserver::from_first_event(&event, &backend, sandboxed));
         eye.check_event(&event).unwrap_or_else(|why| panic!("{why}\n{line}"));
         for changed in changed_events(&event) {
             assert!(eye.check_event(&changed).is_err(), "the change was not detected:\n{changed}\n{line}");
@@ -535,7 +535,7 @@ fn what_the_tour_says_is_what_kernel_and_logs_say() {
         let left = command_line(*pid);
         assert!(!left.contains("minke pod") && !left.contains("tour --inside"), "{pid} is left: {left}");
     }
-    eprintln!("the tour printed {told} events, sandbox {tier}; {found_out} changed events were detected");
+    eprintln!("the tour printed {told} events, sandbox {backend}; {found_out} changed events were detected");
 }
 
 /// Starts a tour and waits for its second pod. Returns its directory and the live pids.

@@ -121,9 +121,9 @@ fn start_manifest(log: &[Value]) -> Value {
     manifest["model"] = Value::Null;
     // Alerts about ignored files.
     manifest.as_object_mut().unwrap().shift_remove("left_out");
-    manifest["fence"] = opened["fence"].clone();
+    manifest["backend"] = opened["sandbox"].clone();
     assert!(manifest["permissions"].is_object() && manifest["sandbox"].is_object(), "{manifest}");
-    assert!(manifest["fence"].is_string(), "{manifest}");
+    assert!(manifest["backend"].is_string(), "{manifest}");
     manifest
 }
 
@@ -142,7 +142,7 @@ fn check_log(variant: &HostileVariant, copy: &RepositoryCopy, log: &[Value], ord
         }
         if entry["kind"] == "tool_dispatch" {
             assert_ne!(entry["verdict"]["layer"], "workspace", "{name}: {text}");
-            assert_ne!(entry["fence"], "off", "{name}: {text}");
+            assert_ne!(entry["verdict"]["sandbox"], "off", "{name}: {text}");
         }
     }
 }

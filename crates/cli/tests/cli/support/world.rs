@@ -272,8 +272,8 @@ pub(crate) fn can_sandbox_commands(test: &str) -> bool {
     let helper = minke_exec::sandbox::HelperBinary::from_path(env!("CARGO_BIN_EXE_minke"));
     let held = minke_exec::probe::best_backend_with(&helper).enforces_scope();
     if !held {
-        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "{test} needs sandbox backend A");
-        eprintln!("SKIPPED: {test}: no sandbox backend A on this machine");
+        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "{test} needs the sandbox backend `namespaces`");
+        eprintln!("SKIPPED: {test}: no sandbox backend `namespaces` on this machine");
     }
     held
 }

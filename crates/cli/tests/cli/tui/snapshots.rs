@@ -354,16 +354,18 @@ fn every_kept_picture_is_looked_for_by_a_test() {
 /// Snapshots name the sandbox and its effects. With another backend they are skipped with a message.
 fn is_namespaces_backend(picture: &str) -> bool {
     static BACKEND: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    let tier = BACKEND.get_or_init(|| {
+    let backend = BACKEND.get_or_init(|| {
         let helper = minke_exec::sandbox::HelperBinary::from_path(env!("CARGO_BIN_EXE_minke"));
         minke_exec::probe::best_backend_with(&helper).as_str().to_owned()
     });
-    if tier != "A" {
+    if backend != "namespaces" {
         assert!(
             std::env::var_os("MINKE_NO_SKIP").is_none(),
-            "{picture} needs sandbox backend A, this is {tier}"
+            "{picture} needs the sandbox backend `namespaces`, this is {backend}"
         );
-        eprintln!("SKIPPED: the snapshot {picture}: the sandbox is {tier}, and that of the snapshots A");
+        eprintln!(
+            "SKIPPED: the snapshot {picture}: the sandbox is {backend}, and that of the snapshots namespaces"
+        );
     }
-    tier == "A"
+    backend == "namespaces"
 }

@@ -191,7 +191,7 @@ impl App {
         if let Some(greeting) = &status.greeting {
             lines.push(format!("directory  {}", self.abbreviate_paths(&greeting.cwd)));
             lines.extend(scope_lines(&self.abbreviate_paths(&greeting.scope_summary)));
-            lines.push(format!("sandbox    {}", greeting.fence));
+            lines.push(format!("sandbox    {}", greeting.sandbox));
             lines.push(format!("posture    {}", status.posture));
             lines.push(format!("tools      {}", greeting.tools.join(", ")));
             lines.extend(greeting.notices.iter().map(|notice| format!("note       {notice}")));

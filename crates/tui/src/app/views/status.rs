@@ -42,7 +42,7 @@ impl App {
         words.extend(self.other_asks_span());
         let greeting = status.greeting.as_ref();
         let scope = greeting.map(|greeting| writable_scope(&greeting.scope_summary)).unwrap_or_default();
-        let fence = greeting.map(|greeting| greeting.fence.clone()).filter(|fence| !fence.is_empty());
+        let sandbox = greeting.map(|greeting| greeting.sandbox.clone()).filter(|name| !name.is_empty());
         let tokens = status.tokens;
         let (input, output) = (format_count(tokens.input), format_count(tokens.output));
         let used = match self.theme.plain {
@@ -58,7 +58,7 @@ impl App {
             context,
             Some(used),
             Some(cost),
-            fence.map(|fence| format!("sandbox {fence}")),
+            sandbox.map(|name| format!("sandbox {name}")),
             Some(self.abbreviate_paths(&scope)),
             status.goal.as_ref().map(|goal| format!("goal: {goal}")),
         ];

@@ -26,8 +26,9 @@ pub(crate) struct PolicyCheckArgs {
     #[arg(long, value_name = "plan|deny|ask|auto|full")]
     posture: Option<Posture>,
     /// Sandbox backend to assume (default: the one of this machine)
-    #[arg(long, value_name = "TIER")]
-    tier: Option<SandboxBackend>,
+    // `tier` is its name in the release 0.1.0.
+    #[arg(long, alias = "tier", value_name = "BACKEND")]
+    sandbox: Option<SandboxBackend>,
     /// `Read` or `Write` with --path, or an MCP tool `mcp__SERVER__TOOL`
     #[arg(long, value_name = "NAME", conflicts_with = "line")]
     tool: Option<String>,
@@ -53,7 +54,7 @@ pub(crate) fn run(
             "reason": verdict.reason,
             "rule": verdict.rule,
             "layer": verdict.layer,
-            "fence": verdict.fence,
+            "sandbox": verdict.sandbox.name(),
             "posture": posture.as_str(),
             "commands": action.commands,
             "always": always,
@@ -90,15 +91,15 @@ fn evaluate_call(
     loaded: &LoadedRules,
     around: &CliContext,
 ) -> Result<PolicyCheckResult, CliError> {
-    let tier = check.tier.map_or_else(|| local_backend(around), Ok)?;
+    let backend = check.sandbox.map_or_else(|| local_backend(around), Ok)?;
     let cwd = around.cwd.to_string_lossy();
     let (scope, own) = (Scope::writable(cwd.as_ref()), Scope::writable("/tmp"));
-    let posture = check.posture.unwrap_or_else(|| default_posture(tier));
+    let posture = check.posture.unwrap_or_else(|| default_posture(backend));
     let by = PolicyContext {
         own_scope: Some(&own),
         rules: &loaded.rules,
         cwd: &cwd,
-        ..PolicyContext::new(posture, &scope, tier)
+        ..PolicyContext::new(posture, &scope, backend)
     };
     let always = propose_rule(&by, action).map(|rule| rule.to_toml_line());
     Ok(PolicyCheckResult { posture, verdict: judge_action(&by, action), always })
@@ -112,7 +113,7 @@ pub(super) fn check_line(
     context: &CliContext,
 ) -> Result<Vec<String>, CliError> {
     let line = Some(line.to_owned());
-    let check = PolicyCheckArgs { line, posture, tier: None, tool: None, path: None, host: None };
+    let check = PolicyCheckArgs { line, posture, sandbox: None, tool: None, path: None, host: None };
     let action = build_action(&check, &context.cwd)?;
     Ok(result_lines(&evaluate_call(&check, &action, loaded, context)?, &action))
 }
@@ -124,7 +125,7 @@ fn result_lines(
     let rows = [
         ("rule", verdict.rule.as_deref()),
         ("layer", verdict.layer.as_deref()),
-        ("sandbox", verdict.fence.as_deref()),
+        ("sandbox", verdict.sandbox.name()),
         ("posture", Some(posture.as_str())),
         ("always", always.as_deref()),
     ];

@@ -63,11 +63,11 @@ pub(crate) fn describe_policy(
         lines.extend(check::check_line(line, posture, &loaded, around)?);
         return Ok(lines);
     }
-    let tier = check::local_backend(around)?;
-    let posture = posture.unwrap_or_else(|| default_posture(tier));
+    let backend = check::local_backend(around)?;
+    let posture = posture.unwrap_or_else(|| default_posture(backend));
     let mut lines = vec![
         format!("posture  {}", posture.as_str()),
-        format!("sandbox  {tier}"),
+        format!("sandbox  {backend}"),
         "`/policy COMMAND` shows the verdict on a command".to_owned(),
         String::new(),
     ];

@@ -141,18 +141,18 @@ impl<'a> SessionSimulation<'a> {
             }
             Kind::Ask(e) => {
                 if let (Some(call), Some(action)) = (&e.subject.call_id, &e.subject.action) {
-                    let fence = e.subject.verdict.as_ref().and_then(|verdict| verdict.fence.as_deref());
+                    let sandbox = e.subject.verdict.as_ref().and_then(|verdict| verdict.sandbox.name());
                     let tool = e.subject.tool.clone().unwrap_or_default();
                     if self.counted.insert(call.clone(), Judgement::Ask).is_none() {
-                        self.judge_call(entry.seq, tool, action.clone(), Judgement::Ask, fence);
+                        self.judge_call(entry.seq, tool, action.clone(), Judgement::Ask, sandbox);
                     }
                 }
             }
             // A call with an ask was counted at the ask.
             Kind::ToolDispatch(e) if !self.counted.contains_key(&e.call_id) => {
                 self.counted.insert(e.call_id.clone(), Judgement::Allow);
-                let fence = e.verdict.fence.as_deref();
-                self.judge_call(entry.seq, e.tool.clone(), e.action.clone(), Judgement::Allow, fence);
+                let sandbox = e.verdict.sandbox.name();
+                self.judge_call(entry.seq, e.tool.clone(), e.action.clone(), Judgement::Allow, sandbox);
             }
             Kind::ToolResult(e) if e.outcome == Outcome::Refused => {
                 self.count_refused(entry.seq, &e.item, e.verdict.as_ref())
@@ -175,21 +175,28 @@ impl<'a> SessionSimulation<'a> {
         match line {
             Some((tool, line)) => {
                 let action = Action { command: Some(line), side_effects: true, ..Action::default() };
-                let fence = verdict.and_then(|verdict| verdict.fence.as_deref());
-                self.judge_call(seq, tool, action, Judgement::Deny, fence);
+                let sandbox = verdict.and_then(|verdict| verdict.sandbox.name());
+                self.judge_call(seq, tool, action, Judgement::Deny, sandbox);
             }
             None => self.unknown += 1,
         }
     }
 
-    fn judge_call(&mut self, seq: u64, tool: String, action: Action, logged: Judgement, fence: Option<&str>) {
+    fn judge_call(
+        &mut self,
+        seq: u64,
+        tool: String,
+        action: Action,
+        logged: Judgement,
+        sandbox: Option<&str>,
+    ) {
         let Some(about) = &self.state.facts.about else { return };
         let manifest = &self.state.manifest;
         // A verdict without a command names no sandbox, and no rule for it depends on one.
-        let tier = fence
-            .and_then(|fence| fence.parse::<SandboxBackend>().ok())
+        let backend = sandbox
+            .and_then(|name| name.parse::<SandboxBackend>().ok())
             .unwrap_or(SandboxBackend::Namespaces);
-        let posture = manifest.permissions.posture.unwrap_or_else(|| default_posture(tier));
+        let posture = manifest.permissions.posture.unwrap_or_else(|| default_posture(backend));
         let mut rules = manifest.permissions.rules.clone();
         rules.rules.retain(|placed| {
             placed.layer != RuleLayer::User || !is_from_user_file(&placed.origin, self.user)
@@ -203,7 +210,7 @@ impl<'a> SessionSimulation<'a> {
             unprotected_paths: &manifest.sandbox.lifted,
             rules: &rules,
             cwd: &about.cwd,
-            ..PolicyContext::new(posture, &about.scope, tier)
+            ..PolicyContext::new(posture, &about.scope, backend)
         };
         let simulated = judge_action(&by, &action);
         self.past.push(PastCall { seq, tool, action, logged, simulated });

@@ -32,9 +32,9 @@ pub(super) fn inspect_sandbox(runtime: &Path) -> Inspection {
 }
 
 fn report_json(report: &ProbeReport, switches: &KernelSettings, binary: &str) -> Value {
-    let tier = |tested: &BackendReport| json!({ "tier": tested.backend.as_str(), "works": tested.works, "why": tested.why, "ms": to_millis(tested.took) });
+    let backend = |tested: &BackendReport| json!({ "backend": tested.backend.as_str(), "works": tested.works, "why": tested.why, "ms": to_millis(tested.took) });
     json!({
-        "tier": report.best.as_str(),
+        "backend": report.best.as_str(),
         "commands": report.best.can_run_commands(),
         "default_posture": default_posture(report.best).as_str(),
         "kernel": report.kernel,
@@ -43,7 +43,7 @@ fn report_json(report: &ProbeReport, switches: &KernelSettings, binary: &str) ->
         "seccomp": report.seccomp,
         "bwrap": report.bwrap.as_ref().map(|path| path.display().to_string()),
         "switches": switches.to_json(),
-        "tiers": report.backends.iter().map(tier).collect::<Value>(),
+        "backends": report.backends.iter().map(backend).collect::<Value>(),
         "leaves_open": open_risks(report.best, report.landlock_abi).iter().map(|(what, _)| *what).collect::<Value>(),
         "to_do": upgrade_steps(report, switches, binary),
     })
@@ -65,11 +65,11 @@ fn build_findings(report: &ProbeReport, switches: &KernelSettings, binary: &str)
     findings.push(match best {
         SandboxBackend::Namespaces | SandboxBackend::Bubblewrap | SandboxBackend::Seatbelt => Finding::good(
             "commands",
-            format!("sandboxed by backend {best}: the kernel confines them to the scope; default posture `{posture}`"),
+            format!("sandboxed ({best}): the kernel confines them to the scope; default posture `{posture}`"),
         ),
         SandboxBackend::Landlock => Finding::note(
             "commands",
-            format!("sandboxed by backend B; default posture `{posture}`, because some risks stay open (below)"),
+            format!("sandboxed ({best}); default posture `{posture}`, because some risks stay open (below)"),
             todo.join("\n"),
         ),
         SandboxBackend::Unavailable | SandboxBackend::Off => Finding::problem(
@@ -112,23 +112,23 @@ fn kernel_finding(report: &ProbeReport, switches: &KernelSettings) -> Finding {
 }
 
 fn backend_finding(tested: &BackendReport, report: &ProbeReport) -> Finding {
-    let (name, best) = (format!("backend {}", tested.backend), report.best);
+    let (name, best) = (tested.backend.as_str(), report.best);
     if tested.works {
-        return Finding::good(&name, format!("works ({} ms)", to_millis(tested.took)));
+        return Finding::good(name, format!("works ({} ms)", to_millis(tested.took)));
     }
     let no_bwrap = tested.backend == SandboxBackend::Bubblewrap && report.bwrap.is_none();
     let why = if no_bwrap { "bwrap is not installed" } else { &tested.why };
     let hint = if best.enforces_scope() {
-        format!("nothing to do: backend {best} works and is as strong")
+        format!("nothing to do: `{best}` works and is as strong")
     } else {
         "see `commands` below".to_owned()
     };
-    Finding::note(&name, format!("does not work: {why}"), hint)
+    Finding::note(name, format!("does not work: {why}"), hint)
 }
 
 /// Returns the open risks of a backend, each with a hint.
-fn open_risks(tier: SandboxBackend, landlock_abi: u32) -> Vec<(&'static str, &'static str)> {
-    match tier {
+fn open_risks(backend: SandboxBackend, landlock_abi: u32) -> Vec<(&'static str, &'static str)> {
+    match backend {
         SandboxBackend::Namespaces | SandboxBackend::Bubblewrap | SandboxBackend::Unavailable => Vec::new(),
         SandboxBackend::Seatbelt => {
             vec![("commands see other processes", "nothing to do: they cannot signal ours")]
@@ -154,7 +154,7 @@ fn open_risks(tier: SandboxBackend, landlock_abi: u32) -> Vec<(&'static str, &'s
             ),
             (
                 "hosts granted with `sandbox.network` are refused: commands could not be limited to them",
-                "keep `sandbox.network` off, or enable backend A",
+                "keep `sandbox.network` off, or enable the backend `namespaces`",
             ),
         ],
     }
@@ -179,7 +179,7 @@ fn upgrade_steps(report: &ProbeReport, switches: &KernelSettings, binary: &str) 
              (see docs/reference/doctor.md)"
         );
         if report.bwrap.is_none() {
-            text.push_str(", or install bubblewrap with its profile, for backend A\u{2032}");
+            text.push_str(", or install bubblewrap with its profile, for the backend `bubblewrap`");
         }
         todo.push(text);
     }
@@ -191,7 +191,7 @@ fn upgrade_steps(report: &ProbeReport, switches: &KernelSettings, binary: &str) 
         ));
     } else if report.landlock_abi < LANDLOCK_MIN_ABI {
         todo.push(format!(
-            "Landlock {} is too old for backend B: Linux 6.2 or later has {LANDLOCK_MIN_ABI}",
+            "Landlock {} is too old for the backend `landlock`: Linux 6.2 or later has {LANDLOCK_MIN_ABI}",
             report.landlock_abi
         ));
     }
@@ -211,7 +211,7 @@ fn upgrade_steps(report: &ProbeReport, switches: &KernelSettings, binary: &str) 
             .iter()
             .find(|tested| tested.backend == SandboxBackend::Namespaces)
             .map_or("", |tried| &tried.why);
-        todo.push(format!("fix the cause of the failure of backend A: {a}"));
+        todo.push(format!("fix the cause of the failure of `namespaces`: {a}"));
     }
     todo
 }
@@ -269,7 +269,7 @@ mod tests {
             &sample_report(&[SandboxBackend::Namespaces, SandboxBackend::Landlock]),
             &KernelSettings::default(),
         );
-        assert!(text.contains("backend A   works (5.3 ms)"), "{text}");
+        assert!(text.contains("namespaces  works (5.3 ms)"), "{text}");
         assert!(text.contains("default posture `auto`"), "{text}");
         assert!(text.contains("does not work: bwrap is not installed"), "{text}");
         let there = ProbeReport {
@@ -277,7 +277,7 @@ mod tests {
             ..sample_report(&[SandboxBackend::Namespaces])
         };
         let said = findings_text(&there, &KernelSettings::default());
-        assert!(said.contains("does not work: cannot make A\u{2032}"), "{said}");
+        assert!(said.contains("does not work: cannot make bubblewrap"), "{said}");
         assert!(!said.contains("FIX") && !said.contains("left open"), "{said}");
     }
 
@@ -301,7 +301,7 @@ mod tests {
             (KernelSettings { unprivileged_userns_clone: Some(0), ..off() }, "unprivileged_userns_clone=1"),
             (KernelSettings { apparmor_restricts_userns: Some(1), ..off() }, "give /opt/minke one"),
             (KernelSettings { container: true, ..off() }, "--security-opt"),
-            (off(), "fix the cause of the failure of backend A: cannot make A"),
+            (off(), "fix the cause of the failure of `namespaces`: cannot make namespaces"),
         ];
         for (switches, wanted) in cases {
             let text = findings_text(&sample_report(&[SandboxBackend::Landlock]), &switches);

@@ -359,8 +359,8 @@ mod tests {
         paths.create_dirs().unwrap();
         let store = Arc::new(FileStore::new(Arc::new(RealDisk), paths.sessions_dir()));
         let home = UserHome { paths, store };
-        for tier in [SandboxBackend::Namespaces, SandboxBackend::Unavailable] {
-            let workspace = TourWorkspace::create(dir.path(), tier).unwrap();
+        for backend in [SandboxBackend::Namespaces, SandboxBackend::Unavailable] {
+            let workspace = TourWorkspace::create(dir.path(), backend).unwrap();
             let root = SessionId(crate::context::new_ids().next_uuid());
             let record =
                 TourRecord { root, processes: Vec::new(), killed: None, target_after: None, exit: None };

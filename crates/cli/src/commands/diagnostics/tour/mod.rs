@@ -4,7 +4,7 @@
 //! inner process in it with a clean environment, and removes everything afterwards. The inner process
 //! (`scenario`) starts and watches the pods. Its parts: the workspace (`workspace`), following all pods
 //! (`follow`), processes and signals (`kernel`), checks against logs and kernel (`checks`, `logs`, `report`),
-//! output (`printer`). Only the model is scripted (`fenced.toml`, or `unfenced.toml` where commands cannot be
+//! output (`printer`). Only the model is scripted (`sandboxed.toml`, or `unsandboxed.toml` where commands cannot be
 //! sandboxed).
 //! Invariant: every statement is true, or the tour fails (`what_the_tour_says_is_what_kernel_and_logs_say`).
 

@@ -116,8 +116,8 @@ pub(super) async fn run_scenario(
     mut printer: TourPrinter,
 ) -> Result<ExitKind, CliError> {
     let home = context.open_home()?;
-    let tier = cached_backend_in(&HelperBinary::default(), &home.paths.runtime);
-    let workspace = TourWorkspace::create(dir, tier)?;
+    let backend = cached_backend_in(&HelperBinary::default(), &home.paths.runtime);
+    let workspace = TourWorkspace::create(dir, backend)?;
     print_intro(&workspace, &home, &mut printer).await?;
     let (session, launched) = start_first_pod(&workspace, context, &home).await?;
     let record =
@@ -152,9 +152,9 @@ async fn print_intro(
     home: &UserHome,
     teller: &mut TourPrinter,
 ) -> Result<(), CliError> {
-    let tier = place.backend;
+    let backend = place.backend;
     let (code, said) = place.run_tests()?;
-    let holds = if tier.enforces_scope() {
+    let holds = if backend.enforces_scope() {
         "the kernel confines every command".to_owned()
     } else {
         "commands cannot be sandboxed here, so none is run and only the file tools enforce scopes; `minke doctor` \
@@ -166,7 +166,7 @@ async fn print_intro(
         "home": home.paths.data.parent(),
         "workspace": place.work_dir,
         "git": place.git,
-        "fence": { "tier": tier.as_str(), "holds": tier.enforces_scope() },
+        "sandbox": { "backend": backend.as_str(), "holds": backend.enforces_scope() },
         "tests": { "exit": code, "said": said },
     });
     let kind = if place.git { "a git repository" } else { "a directory" };
@@ -176,7 +176,7 @@ async fn print_intro(
          sandbox    {}: {holds}",
         place.work_dir.display(),
         exit_text(code),
-        tier.as_str(),
+        backend.as_str(),
     );
     teller.print_event("tour", facts, &line).await
 }
@@ -354,7 +354,7 @@ impl TourRun<'_> {
             "session": session_id(session),
             "pid": row.pid,
             "epoch": opened.epoch,
-            "fence": opened.fence,
+            "sandbox": opened.sandbox.name(),
             "parent": row.parent.map(session_id),
             "scope": row.scope,
             "loan": loan.map(|loan| json!({ "by": row.parent.map(session_id), "scope": loan.scope })),

@@ -1,6 +1,6 @@
 //! The workspace of the tour: two small programs with one bug each, and their tests, for any POSIX shell.
 //!
-//! Elsewhere: the script of the model (`fenced.toml`, `unfenced.toml`).
+//! Elsewhere: the script of the model (`sandboxed.toml`, `unsandboxed.toml`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ pub(super) const TARGET_FILE: &str = "weight/test.sh";
 /// A command that only ends when killed; its path is in the arguments of its processes.
 pub(super) const LONG_TEST_FILE: &str = "weight/long-test.sh";
 
-const SANDBOXED_SCRIPT: &str = include_str!("fenced.toml");
-const UNSANDBOXED_SCRIPT: &str = include_str!("unfenced.toml");
+const SANDBOXED_SCRIPT: &str = include_str!("sandboxed.toml");
+const UNSANDBOXED_SCRIPT: &str = include_str!("unsandboxed.toml");
 
 /// Paths and settings of the tour.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("hooks-fence is only for tests");
+            eprintln!("hooks-sandbox is only for tests");
             ExitCode::FAILURE
         }
     }
