@@ -3,7 +3,8 @@
 use minke_record::limits::SUMMARY_BYTES;
 use minke_record::{CallId, ImageBlob, Item};
 
-use crate::portable::{NO_OUTPUT, truncate_text};
+use crate::portable::NO_OUTPUT;
+use minke_text::cut_to_bytes;
 
 /// Returns the result of a call from its text.
 pub(crate) fn result_item(call_id: &str, text: String, is_error: bool, images: Vec<ImageBlob>) -> Item {
@@ -11,7 +12,7 @@ pub(crate) fn result_item(call_id: &str, text: String, is_error: bool, images: V
         (text, None)
     } else {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or(NO_OUTPUT);
-        (truncate_text(first, SUMMARY_BYTES), (!text.is_empty()).then(|| text.as_str().into()))
+        (cut_to_bytes(first, SUMMARY_BYTES).to_owned(), (!text.is_empty()).then(|| text.as_str().into()))
     };
     Item::ToolResult { call_id: CallId(call_id.to_owned()), summary, content, is_error, blob: None, images }
 }

@@ -8,7 +8,7 @@ use minke_record::{Item, to_hex};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::portable::truncate_text;
+use minke_text::cut_to_bytes;
 
 /// The `type` of a line with an item that the format cannot represent.
 pub(crate) const OWN_LINE_TYPE: &str = "minke";
@@ -50,7 +50,7 @@ fn apply_patch(item: Item, patch: &Value) -> Item {
     match item {
         Item::ToolResult { call_id, summary, content, is_error, blob, images } => {
             let text = patch.get("summary").and_then(Value::as_str);
-            let summary = text.map_or(summary, |text| truncate_text(text, SUMMARY_BYTES));
+            let summary = text.map_or(summary, |text| cut_to_bytes(text, SUMMARY_BYTES).to_owned());
             let is_error = patch.get("is_error").and_then(Value::as_bool).unwrap_or(is_error);
             // A short text is only in the summary, unless they differ.
             Item::ToolResult { call_id, summary, content, is_error, blob, images }

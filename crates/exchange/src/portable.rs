@@ -2,6 +2,7 @@
 
 use minke_record::limits::{SUMMARY_BYTES, TEXT_BYTES};
 use minke_record::{Blob, CallId, Content, ImageBlob, Item, Role, Text, to_hex};
+use minke_text::cut_to_bytes;
 use sha2::{Digest, Sha256};
 
 use crate::limits::MAX_NAME_BYTES;
@@ -41,7 +42,7 @@ pub(crate) fn portable_item(item: Item, blobs: &BlobMap, omissions: &mut Omissio
         Item::ToolResult { call_id, summary, content, is_error, images, .. } => {
             let content =
                 content.map(|text| fetch_text(text, blobs, omissions)).filter(|text| !text.is_empty());
-            let summary = truncate_text(&summary, SUMMARY_BYTES);
+            let summary = cut_to_bytes(&summary, SUMMARY_BYTES).to_owned();
             let summary = if summary.is_empty() { NO_OUTPUT.to_owned() } else { summary };
             let all = images.len();
             let images: Vec<ImageBlob> =
@@ -145,7 +146,7 @@ pub(crate) fn clean_call_id(text: &str) -> CallId {
     let digest = to_hex(&Sha256::digest(&name));
     CallId(format!(
         "{}_{}",
-        truncate_text(&name, MAX_PREFIX_BYTES - 32).trim(),
+        cut_to_bytes(&name, MAX_PREFIX_BYTES - 32).trim(),
         digest.get(..12).unwrap_or_default()
     ))
 }
@@ -153,12 +154,6 @@ pub(crate) fn clean_call_id(text: &str) -> CallId {
 /// Returns one line of limited length without control characters, if any text is left.
 pub(crate) fn clean_line(text: &str, max_bytes: usize) -> Option<String> {
     let clean: String = text.chars().filter(|c| !c.is_control()).take(max_bytes).collect();
-    let word = truncate_text(clean.trim(), max_bytes).trim().to_owned();
+    let word = cut_to_bytes(clean.trim(), max_bytes).trim().to_owned();
     (!word.is_empty()).then_some(word)
-}
-
-/// Truncates a text to a number of bytes.
-pub(crate) fn truncate_text(text: &str, most: usize) -> String {
-    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= most).last();
-    text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
 }

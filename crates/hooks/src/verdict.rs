@@ -189,11 +189,7 @@ pub(crate) fn excerpt_of(text: &str) -> String {
 
 /// Truncates to a number of characters, with an ellipsis.
 pub(crate) fn truncate_chars(text: &str, limit: usize) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(limit) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
-    }
+    minke_text::shorten_to_chars(text.trim(), limit)
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use minke_model::ModelError;
 
 use crate::classify::sanitize_text;
 use crate::error::{ProviderError, ProviderErrorKind};
-use crate::suggest;
 
 /// The most known names suggested for an unknown one.
 const MAX_SUGGESTIONS: usize = 3;
@@ -181,7 +180,7 @@ fn unknown_model_remedy(target: &RequestTarget<'_>) -> String {
     let mut left: Vec<&str> = target.known_models.iter().map(String::as_str).collect();
     let mut suggestion = Vec::new();
     while suggestion.len() < MAX_SUGGESTIONS
-        && let Some(name) = suggest::nearest_name(target.model, left.iter().copied())
+        && let Some(name) = minke_text::suggest_name(target.model, left.iter().copied())
     {
         left.retain(|other| *other != name);
         suggestion.push(format!("`{}/{name}`", target.provider));

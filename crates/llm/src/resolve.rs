@@ -168,7 +168,7 @@ fn invalid_reference(reference: &str) -> ResolveError {
         let all = catalog.references();
         let model = |full: &&str| split_reference(full).is_some_and(|(_, model)| model == reference);
         let same = all.iter().copied().filter(model).min_by_key(|full| full.len());
-        let meant = same.or_else(|| suggest::nearest_name(&wanted, all.iter().copied()));
+        let meant = same.or_else(|| minke_text::suggest_name(&wanted, all.iter().copied()));
         meant.map(|meant| format!(", as in {meant}"))
     });
     ResolveError::InvalidReference { reference: reference.to_owned(), hint: hint.unwrap_or_default() }
@@ -313,7 +313,7 @@ impl ModelResolver<'_> {
         let mut alerts = Vec::new();
         let known = catalog.provider_models(self.provider);
         if !known.contains(&self.model) {
-            let suggestion = suggest::nearest_name(self.model, known.iter().copied());
+            let suggestion = minke_text::suggest_name(self.model, known.iter().copied());
             let near = suggestion
                 .map(|near| format!(" The most similar known model is `{near}`."))
                 .unwrap_or_default();

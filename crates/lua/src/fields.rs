@@ -52,7 +52,7 @@ pub(crate) fn check_field_name(field: &str) -> Result<(), RecipeFieldError> {
         "manifest" | "config" => {
             "a profile contains the sections themselves, not a whole manifest".to_owned()
         }
-        _ => match nearest_field(field) {
+        _ => match minke_text::suggest_name(field, PROFILE_FIELDS) {
             Some(suggestion) => format!("the nearest field is `{suggestion}`"),
             None => format!("there are {}", PROFILE_FIELDS.join(", ")),
         },
@@ -61,14 +61,6 @@ pub(crate) fn check_field_name(field: &str) -> Result<(), RecipeFieldError> {
         field,
         format!("`{}` is not a field of a profile: {reason}", display_path(field)),
     ))
-}
-
-fn nearest_field(field: &str) -> Option<&'static str> {
-    let suggestion = |other: &&str| strsim::damerau_levenshtein(other, field);
-    PROFILE_FIELDS
-        .into_iter()
-        .min_by_key(suggestion)
-        .filter(|found| suggestion(found) <= found.len().div_ceil(2))
 }
 
 pub(crate) fn parse_slug(value: &Value) -> Result<String, RecipeFieldError> {

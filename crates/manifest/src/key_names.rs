@@ -111,8 +111,8 @@ pub fn suggest_key(path: &str) -> Option<&'static str> {
     let near = all_keys().map(|key| key.path).chain(sections).map(|name| {
         // A name without a section is compared with the last part.
         let bare = name.rsplit('.').next().filter(|_| !path.contains('.'));
-        let bare = bare.map_or(usize::MAX, |bare| strsim::osa_distance(bare, last));
-        (strsim::osa_distance(name, path).min(bare), name)
+        let bare = bare.map_or(usize::MAX, |bare| minke_text::edit_distance(bare, last));
+        (minke_text::edit_distance(name, path).min(bare), name)
     });
     let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
     (distance <= path.chars().count() / MAX_DISTANCE_SHARE).then_some(name)

@@ -483,13 +483,20 @@ fn rule_ask_reason(part: &ActionPart<'_>, decided: &RuleDecision<'_>) -> String 
 fn describe_part(part: &ActionPart<'_>) -> String {
     match part {
         ActionPart::Command(command, _) | ActionPart::PossibleLaunch(command) => {
-            format!("`{}`", truncate_command(&command.display_text()))
+            format!("`{}`", minke_text::shorten_to_chars(&command.display_text(), COMMAND_EXCERPT_CHARS))
         }
-        ActionPart::FileWord(word) => format!("`{}`", truncate_command(word)),
-        ActionPart::PossibleFile(mention) => format!("`{}`", truncate_command(&mention.word.to_string())),
+        ActionPart::FileWord(word) => {
+            format!("`{}`", minke_text::shorten_to_chars(word, COMMAND_EXCERPT_CHARS))
+        }
+        ActionPart::PossibleFile(mention) => {
+            format!("`{}`", minke_text::shorten_to_chars(&mention.word.to_string(), COMMAND_EXCERPT_CHARS))
+        }
         ActionPart::EmptyLine => "the line".to_owned(),
         ActionPart::Redirect(redirect) => {
-            format!("opening {}", truncate_command(&redirect.target.to_string()))
+            format!(
+                "opening {}",
+                minke_text::shorten_to_chars(&redirect.target.to_string(), COMMAND_EXCERPT_CHARS)
+            )
         }
         ActionPart::Read(path) => format!("reading {path}"),
         ActionPart::Write(path) => format!("writing {path}"),
@@ -498,13 +505,6 @@ fn describe_part(part: &ActionPart<'_>) -> String {
         ActionPart::Pod(name) => format!("pod {name}"),
         ActionPart::Undeclared => "this call".to_owned(),
     }
-}
-
-fn truncate_command(text: &str) -> String {
-    if text.chars().count() <= COMMAND_EXCERPT_CHARS {
-        return text.to_owned();
-    }
-    text.chars().take(COMMAND_EXCERPT_CHARS).chain(['…']).collect()
 }
 
 /// Returns whether a host is granted, by its full name or as a subdomain of a `*.` name. A mere suffix never

@@ -73,7 +73,8 @@ impl FromStr for AssetName {
         let shown: String = text.chars().take(MAX_SEGMENT_CHARS * 2).flat_map(char::escape_debug).collect();
         let (first, path) = text.split_once('/').unwrap_or((text, ""));
         let Some(source) = AssetSource::ALL.into_iter().find(|shelf| shelf.prefix() == first) else {
-            let suggestion = nearest_name(first, AssetSource::ALL.iter().map(|shelf| shelf.prefix()));
+            let suggestion =
+                minke_text::suggest_name(first, AssetSource::ALL.iter().map(|shelf| shelf.prefix()));
             let hint = suggestion.map(|near| format!("the nearest is `{near}/…`"));
             let what = "a prompt asset begins with `$minke/`, `$user/` or `$workspace/`";
             return Err(PromptError { asset: shown, line: None, message: what.to_owned(), hint });
@@ -95,12 +96,6 @@ fn is_valid_segment(segment: &str) -> bool {
         && segment.bytes().all(plain)
         && !segment.starts_with('-')
         && !segment.ends_with('-')
-}
-
-/// Returns the known word that is most similar to an unknown one.
-pub(crate) fn nearest_name<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = among.map(|known| (strsim::damerau_levenshtein(word, known), known));
-    scored.min().filter(|(distance, known)| *distance <= known.len().div_ceil(2)).map(|(_, known)| known)
 }
 
 /// An instruction for an agent: literal text or an asset name.
@@ -199,7 +194,8 @@ impl AssetSet {
 fn embedded_text(name: &AssetName) -> Result<String, Option<String>> {
     let found = EMBEDDED_ASSETS.iter().find(|(known, _)| *known == name.path);
     found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| {
-        let suggestion = nearest_name(&name.path, EMBEDDED_ASSETS.iter().map(|(known, _)| *known));
+        let suggestion =
+            minke_text::suggest_name(&name.path, EMBEDDED_ASSETS.iter().map(|(known, _)| *known));
         suggestion.map(|near| format!("the nearest is `$minke/{near}`"))
     })
 }

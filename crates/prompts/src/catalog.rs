@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::asset::nearest_name;
 use crate::template::PromptError;
+use minke_text::suggest_name;
 
 /// The file of a layer.
 pub const CATALOG_FILE: &str = "catalog.toml";
@@ -99,7 +99,7 @@ impl Snippet {
             let TextPiece::Variable(name) = piece else { continue };
             if !known.contains(&name) {
                 let suggestion =
-                    nearest_name(name, known.iter().copied()).map(|near| format!("the nearest is `{near}`"));
+                    suggest_name(name, known.iter().copied()).map(|near| format!("the nearest is `{near}`"));
                 let all = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 return Err((
                     format!("`{name}` is not a variable of it"),
@@ -141,7 +141,7 @@ impl SnippetCatalog {
         })?;
         for (key, text) in table {
             let Some(snippet) = Snippet::from_key(&key) else {
-                let suggestion = nearest_name(&key, Snippet::ALL.iter().map(|snippet| snippet.key()));
+                let suggestion = suggest_name(&key, Snippet::ALL.iter().map(|snippet| snippet.key()));
                 let hint = suggestion.map(|near| format!("the nearest is `{near}`"));
                 return Err(wrong(None, format!("`{}` is not a catalog key", key.escape_debug()), hint));
             };

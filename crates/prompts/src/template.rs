@@ -13,7 +13,8 @@ use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use crate::asset::{AssetName, AssetSet, nearest_name};
+use crate::asset::{AssetName, AssetSet};
+use minke_text::suggest_name;
 
 /// Maximum size of a rendered instruction.
 pub const MAX_INSTRUCTION_BYTES: usize = 128 << 10;
@@ -114,7 +115,7 @@ pub(crate) fn check_template(name: &AssetName, text: &str) -> Result<Vec<(u32, A
     }
     for (variable, line) in checker.variable_uses {
         if !VARIABLES.contains(&variable.as_str()) && !checker.loop_variables.contains(&variable) {
-            let suggestion = nearest_name(&variable, VARIABLES.into_iter());
+            let suggestion = suggest_name(&variable, VARIABLES.into_iter());
             let hint = match suggestion {
                 Some(near) => format!("the nearest is `{near}`"),
                 None => format!("there are {}", VARIABLES.join(", ")),
@@ -202,7 +203,7 @@ impl TemplateChecker {
     fn check_statement(&mut self, word: &str) -> Result<(), TemplateProblem> {
         self.at_block_start = false;
         if !STATEMENT_KEYWORDS.contains(&word) {
-            let suggestion = nearest_name(word, STATEMENT_KEYWORDS.into_iter())
+            let suggestion = suggest_name(word, STATEMENT_KEYWORDS.into_iter())
                 .map(|near| format!("the nearest is `{near}`"));
             let hint = suggestion.or_else(|| Some("there are if, for, include and raw".to_owned()));
             return Err((format!("templates of prompts have no `{{% {} %}}`", word.escape_debug()), hint));
@@ -225,7 +226,7 @@ impl TemplateChecker {
             PrecedingToken::Pipe if FILTERS.contains(&word) => {}
             PrecedingToken::Pipe => {
                 let suggestion =
-                    nearest_name(word, FILTERS.into_iter()).map(|near| format!("the nearest is `{near}`"));
+                    suggest_name(word, FILTERS.into_iter()).map(|near| format!("the nearest is `{near}`"));
                 let hint = suggestion.unwrap_or_else(|| format!("there are {}", FILTERS.join(", ")));
                 return Err((format!("`{word}` is not a filter"), Some(hint)));
             }

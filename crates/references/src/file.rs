@@ -260,11 +260,7 @@ pub(crate) fn finish_line(body: &mut String) {
 
 /// Shortens a text at a character boundary.
 pub(crate) fn truncate_text(text: &mut String, most: usize) {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
+    text.truncate(minke_text::cut_to_bytes(text, most).len());
 }
 
 /// Removes an incomplete UTF-8 character at the end.

@@ -123,12 +123,8 @@ fn cut_line(line: &str) -> std::borrow::Cow<'_, str> {
     if line.len() <= MAX_LINE_BYTES {
         return line.into();
     }
-    let mut end = MAX_LINE_BYTES;
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}… [{} bytes of this line are left out]", line.get(..end).unwrap_or_default(), line.len() - end)
-        .into()
+    let kept = minke_text::cut_to_bytes(line, MAX_LINE_BYTES);
+    format!("{kept}… [{} bytes of this line are left out]", line.len() - kept.len()).into()
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 //! Invariant: it never panics, even for an inconsistent log (`folding_anything_never_panics`).
 
 use minke_record::{
-    Actor, AlertLevel, Answer, Ask, AskId, ConfigChanged, DequeueReason, Dequeued, Entry, Goal, GoalChange,
-    History, Holder, Inbox, Kind, LlmCall, Opened, Progress, Purpose, RunCompleted, SegmentReason,
-    SegmentStart, SessionStart, SystemEntry, SystemKind, Task, TaskStatus,
+    Actor, Answer, Ask, AskId, ConfigChanged, DequeueReason, Dequeued, Entry, Goal, GoalChange, History,
+    Holder, Inbox, Kind, LlmCall, Opened, Progress, Purpose, RunCompleted, SegmentReason, SegmentStart,
+    SessionStart, SystemEntry, SystemKind, Task, TaskStatus,
 };
 
 use crate::block::{AskCard, AskResponse, BlockBody, BlockId, NoticeKind, NoticeLine};
 use crate::carry::FIRST_CARRY_PART;
-use crate::conversation::Conversation;
+use crate::conversation::ConversationState;
 use crate::format;
 use crate::status::TaskRow;
 
@@ -24,7 +24,12 @@ const MAX_OPEN_REQUESTS: usize = 16;
 /// Sorts a fork notice behind the history before the fork.
 const FORK_PART: u32 = FIRST_CARRY_PART - 1;
 
-impl Conversation {
+impl ConversationState {
+    /// Returns the name of the parent pod, if known.
+    pub(crate) fn parent_name(&self) -> Option<&str> {
+        self.status.greeting.as_ref()?.parent.as_ref().map(minke_record::PodName::as_str)
+    }
+
     pub(crate) fn apply_kind(&mut self, entry: &Entry) {
         match &entry.kind {
             Kind::SessionStart(e) => self.apply_session_start(e, entry),
@@ -293,16 +298,6 @@ impl Conversation {
             let row = TaskRow { id: e.id, subject: e.subject.clone(), status: e.status.clone() };
             tasks.insert(at.unwrap_or(tasks.len()), row);
         }
-    }
-
-    /// Adds a warning of the conversation itself.
-    pub(crate) fn add_warning(&mut self, message: &str, now: minke_record::Millis) {
-        self.add_alert(&minke_protocol::AlertEvent {
-            level: AlertLevel::Warn,
-            source: minke_record::AlertSource::Pod,
-            message: message.to_owned(),
-            timestamp_ms: now,
-        });
     }
 
     pub(crate) fn actor_name(&self, actor: Option<&Actor>) -> Option<String> {

@@ -3,7 +3,7 @@
 use minke_record::{AskId, CallId, Entry, Item, Kind, Millis, Outcome, Text, ToolDispatch, ToolResult};
 
 use crate::block::{BlockBody, BlockId, CallCard, CallState, TextTail};
-use crate::conversation::Conversation;
+use crate::conversation::ConversationState;
 use crate::format;
 
 /// Limit for stored arguments. They may contain a whole file, which the diff shows better.
@@ -56,7 +56,7 @@ impl TextTail {
     }
 }
 
-impl Conversation {
+impl ConversationState {
     /// Adds a call that the model has written.
     pub(crate) fn add_written_call(
         &mut self,

@@ -1,17 +1,16 @@
 //! Restores the status from a carry entry, so that a client that starts reading there knows the open items.
 
-use minke_protocol::StatusReply;
 use minke_record::{Entry, GoalChange, Large, QueueMode, SessionFacts, SessionUsage};
 
 use crate::block::{AskCard, BlockBody, BlockId};
-use crate::conversation::{ActiveRun, Conversation};
+use crate::conversation::{ActiveRun, ConversationState};
 use crate::format;
 use crate::status::{ChildRow, QueueRow, TaskRow};
 
 /// Offset of the blocks that a carry creates, behind those of its own entry.
 pub(crate) const FIRST_CARRY_PART: u32 = 1 << 28;
 
-impl Conversation {
+impl ConversationState {
     /// Applies the facts of a carry. Most are known already.
     pub(crate) fn apply_carry(&mut self, carry: &Large<Box<SessionFacts>>, entry: &Entry) {
         let Some(facts) = carry.inline() else { return };
@@ -62,31 +61,7 @@ impl Conversation {
         self.restore_children(facts);
     }
 
-    /// Returns whether the entries begin after the last facts, so that the earlier cost is unknown. This
-    /// happens when a pod greets with the end of a long segment. The pod's `status` then tells the cost.
-    pub fn is_partial(&self) -> bool {
-        self.position().is_some() && !self.fold.is_cost_complete
-    }
-
-    /// Applies a pod's status. Returns false and changes nothing if the status belongs to another position.
-    pub fn apply_pod_status(&mut self, status: &StatusReply) -> bool {
-        if self.position() != Some(status.head) {
-            return false;
-        }
-        self.fold.is_cost_complete = true;
-        self.set_usage(&status.usage);
-        for row in &status.children {
-            if !self.status.children.iter().any(|known| known.session == row.session) {
-                let (status_text, outcome) = ("running".to_owned(), None);
-                let child =
-                    ChildRow { session: row.session, name: row.name.clone(), status_text, outcome, asks: 0 };
-                self.status.children.push(child);
-            }
-        }
-        true
-    }
-
-    fn set_usage(&mut self, usage: &SessionUsage) {
+    pub(crate) fn set_usage(&mut self, usage: &SessionUsage) {
         let tokens = &mut self.status.tokens;
         tokens.input = usage.input.saturating_add(usage.cache_write);
         tokens.output = usage.output;

@@ -3,12 +3,12 @@
 use minke_record::{Ask, Child, ChildEnd, ChildOutcome, ChildSpent, Entry, PodEvent, PodName, SessionId};
 
 use crate::block::{AskCard, BlockBody, ChildCard, NoticeKind};
-use crate::conversation::Conversation;
+use crate::conversation::ConversationState;
 use crate::format;
 use crate::reply::to_micros;
 use crate::status;
 
-impl Conversation {
+impl ConversationState {
     pub(crate) fn apply_child(&mut self, e: &Child, entry: &Entry) {
         let mut scope = e.scope.clone();
         for rule in &mut scope.allow {

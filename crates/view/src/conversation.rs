@@ -19,20 +19,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use minke_protocol::{AlertEvent, Event, EventPosition, Frame, Greeting, Snapshot};
-use minke_record::{AskId, CallId, Entry, Millis, Position, QueueId, RunId, SessionId};
+use minke_protocol::{AlertEvent, Event, EventPosition, Frame, Greeting, Snapshot, StatusReply};
+use minke_record::{AlertLevel, AskId, CallId, Entry, Millis, Position, QueueId, RunId, SessionId};
 
 use crate::block::{AskResponse, Block, BlockBody, BlockId, NoticeKind, NoticeLine, StreamedText};
 use crate::block_store::{BlockStore, body_bytes};
 use crate::format;
-use crate::status::SessionStatus;
+use crate::status::{ChildRow, SessionStatus};
 
 /// A session as the user reads it.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    pub(crate) blocks: BlockStore,
-    pub(crate) status: SessionStatus,
-    pub(crate) fold: FoldState,
+    pub(crate) state: ConversationState,
     /// The last applied entry.
     head: Option<Position>,
     /// The oldest entry whose blocks are stored.
@@ -41,6 +39,14 @@ pub struct Conversation {
     early_alerts: VecDeque<AlertEvent>,
     /// Dropped blocks that were changed by an entry which is still stored.
     pub(crate) late_blocks: VecDeque<Block>,
+}
+
+/// The fold of the stored entries: blocks, status, and open items. Each kind of entry changes it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConversationState {
+    pub(crate) blocks: BlockStore,
+    pub(crate) status: SessionStatus,
+    pub(crate) fold: FoldState,
 }
 
 /// State that later entries need. Each item is removed when it is settled.
@@ -124,17 +130,17 @@ impl Conversation {
         }
         self.head = Some(Position { seq: entry.seq, h: entry.h });
         self.first_seq.get_or_insert(entry.seq);
-        self.apply_kind(entry);
+        self.state.apply_kind(entry);
         self.drop_oldest();
     }
 
     /// Returns the blocks in reading order.
     pub fn blocks(&self) -> &[Block] {
-        self.blocks.all_blocks()
+        self.state.blocks.all_blocks()
     }
 
     pub fn status(&self) -> &SessionStatus {
-        &self.status
+        &self.state.status
     }
 
     /// Returns the position of the last applied entry, for `since` of the next `hello`.
@@ -146,7 +152,7 @@ impl Conversation {
     /// must check everything from there on; blocks with the same id and version are unchanged. Returns `None`
     /// if nothing has changed.
     pub fn take_changed(&mut self) -> Option<usize> {
-        self.blocks.take_changed()
+        self.state.blocks.take_changed()
     }
 
     /// Returns the oldest stored entry if older ones exist. A page that ends just before it can be passed to
@@ -159,15 +165,15 @@ impl Conversation {
     pub fn set_text_start(&mut self, id: BlockId, text: &str) {
         /// Limit for the stored start of a text. Readers can fetch the rest from the blob.
         const START_BYTES: usize = 64 * 1024;
-        let (text, _) = text.split_at(text.floor_char_boundary(START_BYTES));
-        let fits = match self.blocks.body(id) {
+        let text = minke_text::cut_to_bytes(text, START_BYTES);
+        let fits = match self.state.blocks.body(id) {
             Some(BlockBody::Reply(words) | BlockBody::Thinking(words)) => {
                 words.blob.is_some() && words.text.is_empty() && words.omitted_bytes >= text.len() as u64
             }
             _ => false,
         };
         if fits {
-            self.blocks.change_block(id, |body| {
+            self.state.blocks.change_block(id, |body| {
                 if let BlockBody::Reply(words) | BlockBody::Thinking(words) = body {
                     words.omitted_bytes = words.omitted_bytes.saturating_sub(text.len() as u64);
                     text.clone_into(&mut words.text);
@@ -178,15 +184,15 @@ impl Conversation {
 
     /// Records that a child's ask was answered at the child, which this log does not contain.
     pub fn set_child_answer(&mut self, ask: AskId, answer: AskResponse) {
-        if let Some(id) = self.fold.asks.remove(&ask) {
-            self.blocks.change_block(id, |body| {
+        if let Some(id) = self.state.fold.asks.remove(&ask) {
+            self.state.blocks.change_block(id, |body| {
                 if let BlockBody::Ask(card) = body {
                     card.answer = Some(answer);
                     card.closed = true;
                 }
             });
         }
-        self.update_open_asks();
+        self.state.update_open_asks();
     }
 
     fn apply_snapshot(&mut self, snapshot: &Snapshot, now: Millis) {
@@ -204,13 +210,13 @@ impl Conversation {
         self.first_seq.get_or_insert(snapshot.head.seq.saturating_add(1));
         self.head.get_or_insert(snapshot.head);
         // The greeting has the current values; entries have those of the time at which they were written.
-        self.status.model.clone_from(&snapshot.greeting.model);
-        self.status.posture.clone_from(&snapshot.greeting.posture);
-        self.status.has_stopped = false;
-        self.status.status = Some(snapshot.status.clone());
-        self.status.activity.clone_from(&snapshot.activity);
-        self.status.detail = None;
-        self.status.waiting.clone_from(&snapshot.waiting);
+        self.state.status.model.clone_from(&snapshot.greeting.model);
+        self.state.status.posture.clone_from(&snapshot.greeting.posture);
+        self.state.status.has_stopped = false;
+        self.state.status.status = Some(snapshot.status.clone());
+        self.state.status.activity.clone_from(&snapshot.activity);
+        self.state.status.detail = None;
+        self.state.status.waiting.clone_from(&snapshot.waiting);
         self.apply_in_flight(&snapshot.in_flight, now);
         for alert in std::mem::take(&mut self.early_alerts) {
             self.add_alert(&alert);
@@ -219,24 +225,24 @@ impl Conversation {
 
     /// Drops everything, because the client reads another log or another end of it.
     fn reset_log(&mut self) {
-        let (version, early) = (self.blocks.version, std::mem::take(&mut self.early_alerts));
+        let (version, early) = (self.state.blocks.version, std::mem::take(&mut self.early_alerts));
         *self = Conversation::new();
         // Invalidates lines that were rendered from a block with the same id.
-        self.blocks.version = version;
+        self.state.blocks.version = version;
         self.early_alerts = early;
-        self.blocks.mark_all_changed();
+        self.state.blocks.mark_all_changed();
     }
 
     fn apply_greeting(&mut self, greeting: &Greeting) {
-        self.fold.cwd.clone_from(&greeting.cwd);
-        self.status.name.clone_from(&greeting.pod_name);
-        self.status.model.clone_from(&greeting.model);
-        self.status.posture.clone_from(&greeting.posture);
-        self.status.tokens.context_window = greeting.context_window;
-        if self.status.tokens.context_tokens == 0 {
-            self.status.tokens.context_tokens = greeting.context_tokens;
+        self.state.fold.cwd.clone_from(&greeting.cwd);
+        self.state.status.name.clone_from(&greeting.pod_name);
+        self.state.status.model.clone_from(&greeting.model);
+        self.state.status.posture.clone_from(&greeting.posture);
+        self.state.status.tokens.context_window = greeting.context_window;
+        if self.state.status.tokens.context_tokens == 0 {
+            self.state.status.tokens.context_tokens = greeting.context_tokens;
         }
-        self.status.greeting = Some(greeting.clone());
+        self.state.status.greeting = Some(greeting.clone());
     }
 
     /// Adds an alert that is not in the log. It keeps its position.
@@ -252,13 +258,13 @@ impl Conversation {
             }
             return;
         };
-        let last = self.blocks.settled_blocks().last().map(|block| block.id);
+        let last = self.state.blocks.settled_blocks().last().map(|block| block.id);
         let last = last.filter(|id| id.live && id.seq == head.seq).map(|id| id.part.saturating_add(1));
         // With too many alerts between two entries, the newest replaces its predecessor.
         let part = last.unwrap_or(FIRST_ALERT_PART).min(FIRST_ALERT_PART + MAX_ALERTS - 1);
         let text = format::truncate_text(&alert.message, format::MAX_NOTICE_BYTES);
         let body = BlockBody::NoticeLine(NoticeLine { kind: NoticeKind::Alert(alert.level.clone()), text });
-        self.blocks.put_block(BlockId { seq: head.seq, part, live: true }, alert.timestamp_ms, body);
+        self.state.blocks.put_block(BlockId { seq: head.seq, part, live: true }, alert.timestamp_ms, body);
         self.drop_oldest();
     }
 
@@ -267,21 +273,16 @@ impl Conversation {
         self.head.map_or(0, |head| head.seq.saturating_add(1))
     }
 
-    /// Returns the name of the parent pod, if known.
-    pub(crate) fn parent_name(&self) -> Option<&str> {
-        self.status.greeting.as_ref()?.parent.as_ref().map(minke_record::PodName::as_str)
-    }
-
     fn drop_oldest(&mut self) {
         /// Limit for blocks that were dropped and would be read again without their end.
         const MAX_LATE_BLOCKS: usize = 1_024;
         const MAX_LATE_BYTES: usize = 8 * 1024 * 1024;
-        if self.blocks.all_blocks().len() <= Conversation::MAX_BLOCKS
-            && self.blocks.text_bytes() <= Conversation::MAX_BYTES
+        if self.state.blocks.all_blocks().len() <= Conversation::MAX_BLOCKS
+            && self.state.blocks.text_bytes() <= Conversation::MAX_BYTES
         {
             return;
         }
-        let (first, late) = self.blocks.drop_oldest(self.blocks.settled_blocks().len() / 4);
+        let (first, late) = self.state.blocks.drop_oldest(self.state.blocks.settled_blocks().len() / 4);
         self.first_seq = Some(first);
         self.late_blocks.extend(late);
         let mut bytes: usize = self.late_blocks.iter().map(|block| body_bytes(&block.body)).sum();
@@ -290,7 +291,7 @@ impl Conversation {
             bytes -= body_bytes(&oldest.body);
         }
         // Later entries about these items refer to an older page.
-        let fold = &mut self.fold;
+        let fold = &mut self.state.fold;
         fold.calls.retain(|_, id| id.live || id.seq >= first);
         fold.background.retain(|_, id| id.seq >= first);
         fold.asks.retain(|_, id| id.seq >= first);
@@ -303,6 +304,40 @@ impl Conversation {
             run.inputs.retain(|id| id.seq >= first);
             run.started_before |= run.inputs.len() < all;
         }
+    }
+
+    /// Adds a warning of the conversation itself.
+    pub(crate) fn add_warning(&mut self, message: &str, now: minke_record::Millis) {
+        self.add_alert(&minke_protocol::AlertEvent {
+            level: AlertLevel::Warn,
+            source: minke_record::AlertSource::Pod,
+            message: message.to_owned(),
+            timestamp_ms: now,
+        });
+    }
+
+    /// Returns whether the entries begin after the last facts, so that the earlier cost is unknown. This
+    /// happens when a pod greets with the end of a long segment. The pod's `status` then tells the cost.
+    pub fn is_partial(&self) -> bool {
+        self.position().is_some() && !self.state.fold.is_cost_complete
+    }
+
+    /// Applies a pod's status. Returns false and changes nothing if the status belongs to another position.
+    pub fn apply_pod_status(&mut self, status: &StatusReply) -> bool {
+        if self.position() != Some(status.head) {
+            return false;
+        }
+        self.state.fold.is_cost_complete = true;
+        self.state.set_usage(&status.usage);
+        for row in &status.children {
+            if !self.state.status.children.iter().any(|known| known.session == row.session) {
+                let (status_text, outcome) = ("running".to_owned(), None);
+                let child =
+                    ChildRow { session: row.session, name: row.name.clone(), status_text, outcome, asks: 0 };
+                self.state.status.children.push(child);
+            }
+        }
+        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! Formats actors, inputs and calls as text. All texts are limited.
 
 use minke_record::{Action, Actor, ActorKind, ConfigChanged, ImageSource, InputSegment, Text};
+use minke_text::cut_to_bytes;
 use serde_json::Value;
 
 /// Limit for the text of a notice, a reason or a summary, so that it fits a screen.
@@ -13,16 +14,16 @@ pub(crate) fn truncate_text(text: &str, bytes: usize) -> String {
     if text.len() <= bytes {
         return text.to_owned();
     }
-    let (kept, rest) = text.split_at(text.floor_char_boundary(bytes));
-    format!("{kept}… ({} bytes more)", rest.len())
+    let kept = cut_to_bytes(text, bytes);
+    format!("{kept}… ({} bytes more)", text.len() - kept.len())
 }
 
 /// Returns the first non-empty line, truncated.
 pub(crate) fn first_line(text: &str) -> String {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let line = lines.next().unwrap_or_default().trim();
-    let (kept, rest) = line.split_at(line.floor_char_boundary(MAX_SUBJECT_BYTES));
-    if rest.is_empty() && lines.next().is_none() { kept.to_owned() } else { format!("{kept} …") }
+    let kept = cut_to_bytes(line, MAX_SUBJECT_BYTES);
+    if kept.len() == line.len() && lines.next().is_none() { kept.to_owned() } else { format!("{kept} …") }
 }
 
 /// Returns the name of an actor: `you`, `job` or the name of a hook. `parent` is the name of the parent pod,
@@ -125,7 +126,7 @@ const SUBJECT_KEYS: [&str; 14] = [
 pub(crate) fn arguments_subject(arguments: &str, cwd: &str) -> String {
     /// Limit for the arguments that are searched.
     const MAX_SCANNED_BYTES: usize = 16 * 1024;
-    let (looked_at, _) = arguments.split_at(arguments.floor_char_boundary(MAX_SCANNED_BYTES));
+    let looked_at = cut_to_bytes(arguments, MAX_SCANNED_BYTES);
     if let Ok(Value::Object(map)) = serde_json::from_str::<Value>(looked_at) {
         let told = SUBJECT_KEYS.iter().find_map(|key| match map.get(*key) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),

@@ -45,18 +45,18 @@ impl Conversation {
             }
             Event::ToolCallArgsDelta(delta) => self.append_call_arguments(&delta.id, &delta.json, now),
             Event::Command(command) => self.apply_command(command),
-            Event::CompactStart(_) => self.status.compacting = true,
+            Event::CompactStart(_) => self.state.status.compacting = true,
             Event::CompactFailed(failed) => {
-                self.status.compacting = false;
+                self.state.status.compacting = false;
                 self.add_warning(&format!("the conversation could not be compacted: {}", failed.error), now);
             }
             Event::McpServer(server) => self.apply_server(server),
             Event::Alert(alert) => self.add_alert(alert),
             Event::Shutdown => {
-                self.discard_live_blocks();
-                self.status.has_stopped = true;
-                self.status.activity = None;
-                self.status.detail = None;
+                self.state.discard_live_blocks();
+                self.state.status.has_stopped = true;
+                self.state.status.activity = None;
+                self.state.status.detail = None;
             }
             // `apply_frame` handles snapshots. The others belong to the caller or repeat an entry.
             Event::ThinkingStart
@@ -94,14 +94,14 @@ impl Conversation {
     }
 
     fn apply_status(&mut self, status: &StatusEvent) {
-        self.status.status = Some(status.status.clone());
-        self.status.activity.clone_from(&status.activity);
-        self.status.detail.clone_from(&status.detail);
-        self.status.waiting.clone_from(&status.waiting);
+        self.state.status.status = Some(status.status.clone());
+        self.state.status.activity.clone_from(&status.activity);
+        self.state.status.detail.clone_from(&status.detail);
+        self.state.status.waiting.clone_from(&status.waiting);
     }
 
     fn apply_retry(&mut self, retry: &LlmRetry, now: Millis) {
-        self.status.retry = Some(RetryStatus {
+        self.state.status.retry = Some(RetryStatus {
             failed_attempt: retry.failed_attempt,
             max_attempts: retry.max_attempts,
             wait_ms: retry.wait_ms,
@@ -116,7 +116,7 @@ impl Conversation {
             status: update.status.clone(),
             error: update.error.clone(),
         };
-        let servers = &mut self.status.servers;
+        let servers = &mut self.state.status.servers;
         if let Some(server) = servers.iter_mut().find(|server| server.name == row.name) {
             *server = row;
         } else if servers.len() < MAX_SERVERS {
@@ -126,18 +126,18 @@ impl Conversation {
 
     /// Returns whether the current reply is part of the conversation. A compaction summary is not.
     fn is_reply_visible(&self) -> bool {
-        self.fold.open_requests.values().next_back().copied().unwrap_or(true)
+        self.state.fold.open_requests.values().next_back().copied().unwrap_or(true)
     }
 
     fn open_block(&mut self, body: BlockBody, now: Millis) -> BlockId {
-        self.status.retry = None;
-        if self.blocks.live_blocks().len() >= MAX_LIVE_BLOCKS
-            && let Some(oldest) = self.blocks.live_blocks().first().map(|block| block.id)
+        self.state.status.retry = None;
+        if self.state.blocks.live_blocks().len() >= MAX_LIVE_BLOCKS
+            && let Some(oldest) = self.state.blocks.live_blocks().first().map(|block| block.id)
         {
-            self.blocks.close_live(oldest);
+            self.state.blocks.close_live(oldest);
         }
         let next = self.next_seq();
-        self.blocks.open_live(next, now, body)
+        self.state.blocks.open_live(next, now, body)
     }
 
     fn append_live(&mut self, kind: StreamKind, text: &str, now: Millis) {
@@ -145,6 +145,7 @@ impl Conversation {
             return;
         }
         let open = self
+            .state
             .blocks
             .live_blocks()
             .iter()
@@ -154,7 +155,7 @@ impl Conversation {
         let id = open.unwrap_or_else(|| {
             self.open_block(kind.into_body(StreamedText { open: true, ..StreamedText::default() }), now)
         });
-        self.blocks.change_block(id, |body| {
+        self.state.blocks.change_block(id, |body| {
             let (BlockBody::Reply(words) | BlockBody::Thinking(words)) = body else { return };
             if words.text.len() + text.len() <= MAX_LIVE_BYTES {
                 words.text.push_str(text);
@@ -166,11 +167,11 @@ impl Conversation {
 
     fn find_live_call(&self, id: &CallId) -> Option<BlockId> {
         let is = |block: &&Block| matches!(&block.body, BlockBody::CallCard(call) if call.id == *id);
-        self.blocks.live_blocks().iter().find(is).map(|block| block.id)
+        self.state.blocks.live_blocks().iter().find(is).map(|block| block.id)
     }
 
     fn begin_live_call(&mut self, id: &CallId, name: &str, now: Millis) -> Option<BlockId> {
-        if !self.is_reply_visible() || self.fold.calls.contains_key(id) {
+        if !self.is_reply_visible() || self.state.fold.calls.contains_key(id) {
             return None;
         }
         let known = self.find_live_call(id);
@@ -183,8 +184,8 @@ impl Conversation {
         let Some(block) = self.find_live_call(id).or_else(|| self.begin_live_call(id, "", now)) else {
             return;
         };
-        let cwd = self.fold.cwd.clone();
-        self.blocks.change_block(block, |body| {
+        let cwd = self.state.fold.cwd.clone();
+        self.state.blocks.change_block(block, |body| {
             let BlockBody::CallCard(call) = body else { return };
             if call.arguments.len() + json.len() <= MAX_LIVE_BYTES {
                 call.arguments.push_str(json);
@@ -197,7 +198,7 @@ impl Conversation {
 
     /// Replaces the assumed open blocks by the actual ones.
     pub(crate) fn apply_in_flight(&mut self, in_flight: &InFlight, now: Millis) {
-        let mut was = self.blocks.close_all_live();
+        let mut was = self.state.blocks.close_all_live();
         let shown = self.is_reply_visible();
         for block in in_flight.blocks.iter().filter(|_| shown) {
             let body = match block {
@@ -209,7 +210,7 @@ impl Conversation {
                 }
                 minke_protocol::StreamingBlock::ToolCall { id, name, arguments } => {
                     let mut call = CallCard::new(id.clone(), name);
-                    call.subject = format::arguments_subject(arguments, &self.fold.cwd);
+                    call.subject = format::arguments_subject(arguments, &self.state.fold.cwd);
                     call.arguments.clone_from(arguments);
                     BlockBody::CallCard(Box::new(call))
                 }
@@ -219,7 +220,7 @@ impl Conversation {
             match was.iter().position(|known| is_same_block(&known.body, &body)) {
                 Some(at) => {
                     let known = was.remove(at);
-                    self.blocks.reopen_live(Block { body, ..known });
+                    self.state.blocks.reopen_live(Block { body, ..known });
                 }
                 None => {
                     self.open_block(body, now);
@@ -227,7 +228,7 @@ impl Conversation {
             }
         }
         for command in &in_flight.commands {
-            self.fold.output_offsets.remove(&command.call_id);
+            self.state.fold.output_offsets.remove(&command.call_id);
             self.set_command(&command.call_id, &command.command.display_text());
             self.change_call(&command.call_id, |call| call.output = crate::TextTail::default());
             for piece in &command.output {
@@ -244,8 +245,8 @@ impl Conversation {
             Some(CommandUpdate::Output(piece)) => self.append_output(&event.call_id, piece),
             Some(CommandUpdate::Ended { exit_code, .. }) => {
                 self.change_call(&event.call_id, |call| call.exit = *exit_code);
-                if self.fold.background.remove(&event.call_id).is_some() {
-                    self.fold.output_offsets.remove(&event.call_id);
+                if self.state.fold.background.remove(&event.call_id).is_some() {
+                    self.state.fold.output_offsets.remove(&event.call_id);
                 }
             }
             None => {}
@@ -262,11 +263,11 @@ impl Conversation {
 
     /// Appends a piece of a command's output at its offset in the stream.
     fn append_output(&mut self, id: &CallId, piece: &CommandOutput) {
-        let open = self.fold.calls.contains_key(id) || self.fold.background.contains_key(id);
+        let open = self.state.fold.calls.contains_key(id) || self.state.fold.background.contains_key(id);
         if !open {
             return;
         }
-        let heard = self.fold.output_offsets.entry(id.clone()).or_default();
+        let heard = self.state.fold.output_offsets.entry(id.clone()).or_default();
         if heard.len() >= MAX_STREAMS && !heard.contains_key(piece.stream.as_str()) {
             return;
         }
@@ -293,9 +294,9 @@ impl Conversation {
 
     /// Changes a running call, or an ended call whose command is still running.
     fn change_call(&mut self, id: &CallId, change: impl FnOnce(&mut CallCard)) {
-        let block = self.fold.calls.get(id).or_else(|| self.fold.background.get(id)).copied();
+        let block = self.state.fold.calls.get(id).or_else(|| self.state.fold.background.get(id)).copied();
         let Some(block) = block else { return };
-        self.blocks.change_block(block, |body| {
+        self.state.blocks.change_block(block, |body| {
             if let BlockBody::CallCard(call) = body {
                 if !matches!(call.state, CallState::RunEndNotice(_)) {
                     call.state = CallState::Running;

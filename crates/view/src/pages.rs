@@ -11,7 +11,7 @@ use minke_record::{CallId, Entry, Item};
 use crate::block::{AskCard, Block, BlockBody, BlockId, CallCard, CallState};
 use crate::block_store::RetainAction;
 use crate::carry::FIRST_CARRY_PART;
-use crate::conversation::{Conversation, FoldState};
+use crate::conversation::{Conversation, ConversationState, FoldState};
 
 /// Result of prepending a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,81 +35,82 @@ impl Conversation {
         if self.is_over_limit(&before) {
             return PrependResult::Full;
         }
-        let was = self.blocks.all_blocks().len();
+        let was = self.state.blocks.all_blocks().len();
         self.prepend_conversation(before, first);
-        PrependResult::Prepended { blocks: self.blocks.all_blocks().len().saturating_sub(was) }
+        PrependResult::Prepended { blocks: self.state.blocks.all_blocks().len().saturating_sub(was) }
     }
 
     /// Returns whether this is a fork whose first entry is stored, while the history before the fork, which
     /// is in another log, is missing.
     pub fn needs_fork_history(&self) -> bool {
-        self.fold.fork_entry.is_some()
+        self.state.fold.fork_entry.is_some()
     }
 
     /// Prepends the history before the fork. Changes nothing if the memory limit is reached.
     pub fn prepend_fork_history(&mut self, items: &[Item]) -> PrependResult {
-        let Some(start) = self.fold.fork_entry.take() else { return PrependResult::DoesNotFit };
+        let Some(start) = self.state.fold.fork_entry.take() else { return PrependResult::DoesNotFit };
         let mut before = Conversation::new();
-        before.blocks.version = self.blocks.version;
-        before.fold.cwd.clone_from(&self.fold.cwd);
-        before.add_imported(items, &start);
+        before.state.blocks.version = self.state.blocks.version;
+        before.state.fold.cwd.clone_from(&self.state.fold.cwd);
+        before.state.add_imported(items, &start);
         if self.is_over_limit(&before) {
             return PrependResult::Full;
         }
-        let blocks = before.blocks.all_blocks().len();
-        self.blocks.prepend_blocks(before.blocks);
+        let blocks = before.state.blocks.all_blocks().len();
+        self.state.blocks.prepend_blocks(before.state.blocks);
         PrependResult::Prepended { blocks }
     }
 
     fn is_over_limit(&self, before: &Conversation) -> bool {
-        self.blocks.text_bytes().saturating_add(before.blocks.text_bytes()) > Conversation::MAX_BYTES
-            || self.blocks.all_blocks().len().saturating_add(before.blocks.all_blocks().len())
+        self.state.blocks.text_bytes().saturating_add(before.state.blocks.text_bytes())
+            > Conversation::MAX_BYTES
+            || self.state.blocks.all_blocks().len().saturating_add(before.state.blocks.all_blocks().len())
                 > Conversation::MAX_BLOCKS
     }
 
     /// Folds the page separately, followed by the unmatched entries.
     fn fold_page(&self, page: &[Entry]) -> Conversation {
         let mut before = Conversation::new();
-        before.blocks.version = self.blocks.version;
-        before.fold.cwd.clone_from(&self.fold.cwd);
-        before.status.greeting.clone_from(&self.status.greeting);
+        before.state.blocks.version = self.state.blocks.version;
+        before.state.fold.cwd.clone_from(&self.state.fold.cwd);
+        before.state.status.greeting.clone_from(&self.state.status.greeting);
         // An even older page may have introduced the children.
-        before.status.children.clone_from(&self.status.children);
+        before.state.status.children.clone_from(&self.state.status.children);
         page.iter().for_each(|entry| before.apply_entry(entry));
         for block in &self.late_blocks {
-            if before.blocks.body(block.id).is_none() {
+            if before.state.blocks.body(block.id).is_none() {
                 continue;
             }
             match &block.body {
                 BlockBody::CallCard(call) if matches!(call.state, CallState::RunEndNotice(_)) => {
-                    before.fold.calls.remove(&call.id);
+                    before.state.fold.calls.remove(&call.id);
                 }
                 BlockBody::Ask(card) if card.closed => {
-                    before.fold.asks.remove(&card.ask.id);
+                    before.state.fold.asks.remove(&card.ask.id);
                 }
                 _ => {}
             }
-            before.blocks.put_block(block.id, block.ts, block.body.clone());
+            before.state.blocks.put_block(block.id, block.ts, block.body.clone());
         }
-        for entry in &self.fold.unmatched {
-            before.apply_kind(entry);
+        for entry in &self.state.fold.unmatched {
+            before.state.apply_kind(entry);
         }
         before
     }
 
     fn prepend_conversation(&mut self, mut before: Conversation, first: u64) {
-        let loose_at = std::mem::take(&mut self.fold.unmatched_seqs);
+        let loose_at = std::mem::take(&mut self.state.fold.unmatched_seqs);
         let replaced = self.remove_unmatched(&loose_at, &before);
-        let anew = before.blocks.retain_blocks(first, |_| RetainAction::Remove);
+        let anew = before.state.blocks.retain_blocks(first, |_| RetainAction::Remove);
         for block in anew.into_iter().filter(|block| loose_at.contains(&block.id.seq)) {
-            self.blocks.insert_settled(block);
+            self.state.blocks.insert_settled(block);
         }
-        if self.fold.saw_run {
+        if self.state.fold.saw_run {
             before.close_last_run(first);
         }
-        let Conversation { blocks, fold, first_seq: oldest, .. } = before;
+        let Conversation { state: ConversationState { blocks, fold, .. }, first_seq: oldest, .. } = before;
         self.late_blocks.retain(|block| blocks.body(block.id).is_none());
-        self.blocks.prepend_blocks(blocks);
+        self.state.blocks.prepend_blocks(blocks);
         self.first_seq = oldest;
         self.merge_fold(fold, &loose_at, first);
         replaced.apply_to(self);
@@ -117,8 +118,8 @@ impl Conversation {
 
     /// Closes the last run of a page, because later entries began after it.
     fn close_last_run(&mut self, first: u64) {
-        let Some(ended) = self.fold.last_end.take().filter(|id| id.seq < first) else { return };
-        self.blocks.change_block(ended, |body| {
+        let Some(ended) = self.state.fold.last_end.take().filter(|id| id.seq < first) else { return };
+        self.state.blocks.change_block(ended, |body| {
             if let BlockBody::RunEnd(ended) = body {
                 ended.resumable = false;
             }
@@ -127,7 +128,7 @@ impl Conversation {
 
     /// Takes over the open items of a page, unless a later entry is known.
     fn merge_fold(&mut self, older: FoldState, loose_at: &BTreeSet<u64>, first: u64) {
-        let fold = &mut self.fold;
+        let fold = &mut self.state.fold;
         fold.calls.retain(|_, id| !loose_at.contains(&id.seq));
         for (call, id) in older.calls {
             fold.calls.entry(call).or_insert(id);
@@ -135,8 +136,8 @@ impl Conversation {
         fold.background.retain(|_, id| !loose_at.contains(&id.seq));
         fold.background.extend(older.background.into_iter().filter(|(_, id)| id.seq >= first));
         for (ask, id) in older.asks.into_iter().filter(|(_, id)| id.seq < first) {
-            if fold.asks.insert(ask, id).is_none() && !self.status.asks.contains(&ask) {
-                self.status.asks.insert(0, ask);
+            if fold.asks.insert(ask, id).is_none() && !self.state.status.asks.contains(&ask) {
+                self.state.status.asks.insert(0, ask);
             }
         }
         for (session, id) in older.children {
@@ -167,6 +168,7 @@ impl Conversation {
     fn remove_unmatched(&mut self, loose_at: &BTreeSet<u64>, before: &Conversation) -> ReplacedBlocks {
         let mut replaced = ReplacedBlocks::default();
         let known: BTreeMap<_, BlockId> = before
+            .state
             .blocks
             .settled_blocks()
             .iter()
@@ -175,7 +177,7 @@ impl Conversation {
                 _ => None,
             })
             .collect();
-        let gone: Vec<Block> = self.blocks.retain_blocks(0, |block| {
+        let gone: Vec<Block> = self.state.blocks.retain_blocks(0, |block| {
             let again = matches!(&block.body, BlockBody::Ask(card) if known.contains_key(&card.ask.id));
             let loose = loose_at.contains(&block.id.seq) && !block.id.live;
             if loose || (again && block.id.part >= FIRST_CARRY_PART) {
@@ -191,7 +193,7 @@ impl Conversation {
                 }
                 BlockBody::Ask(card) if block.id.part >= FIRST_CARRY_PART => {
                     if let Some(id) = known.get(&card.ask.id) {
-                        if let Some(open) = self.fold.asks.get_mut(&card.ask.id) {
+                        if let Some(open) = self.state.fold.asks.get_mut(&card.ask.id) {
                             *open = *id;
                         }
                         replaced.asks.push((*id, card));
@@ -214,8 +216,8 @@ struct ReplacedBlocks {
 impl ReplacedBlocks {
     fn apply_to(self, to: &mut Conversation) {
         for (call, running) in self.calls {
-            let Some(id) = to.fold.calls.get(&call).copied() else { continue };
-            to.blocks.change_block(id, |body| {
+            let Some(id) = to.state.fold.calls.get(&call).copied() else { continue };
+            to.state.blocks.change_block(id, |body| {
                 if let BlockBody::CallCard(call) = body
                     && call.output.text.is_empty()
                     && !matches!(call.state, CallState::RunEndNotice(_))
@@ -225,7 +227,7 @@ impl ReplacedBlocks {
             });
         }
         for (id, card) in self.asks {
-            to.blocks.change_block(id, |body| {
+            to.state.blocks.change_block(id, |body| {
                 if let BlockBody::Ask(known) = body {
                     known.answer = known.answer.take().or(card.answer);
                     known.closed |= card.closed;

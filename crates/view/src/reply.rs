@@ -4,13 +4,13 @@ use minke_record::{AssistantItem, Content, Entry, Item, LlmEnd, LlmUsage, Role, 
 
 use crate::block::{BlockBody, InputBlock, InputState, NoticeKind, NoticeLine, StreamedText};
 use crate::carry::FIRST_CARRY_PART;
-use crate::conversation::Conversation;
+use crate::conversation::ConversationState;
 use crate::format;
 
 /// Limit for blocks of one item.
 const MAX_ITEM_PARTS: u32 = 256;
 
-impl Conversation {
+impl ConversationState {
     /// Adds an imported history as if it had taken place here.
     pub(crate) fn add_imported(&mut self, items: &[Item], entry: &Entry) {
         for (part, item) in (0..FIRST_CARRY_PART).step_by(MAX_ITEM_PARTS as usize).zip(items) {

@@ -7,11 +7,11 @@ use minke_record::{
 
 use crate::block::{BlockBody, InputBlock, InputState, NoticeKind, RunEndNotice};
 use crate::block_store::RetainAction;
-use crate::conversation::{ActiveRun, Conversation};
+use crate::conversation::{ActiveRun, ConversationState};
 use crate::format;
 use crate::status::QueueRow;
 
-impl Conversation {
+impl ConversationState {
     pub(crate) fn apply_invoke(&mut self, e: &Invoke, entry: &Entry) {
         self.set_queue_held(false);
         self.clear_resumable();

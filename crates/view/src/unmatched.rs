@@ -7,7 +7,7 @@ use minke_record::{Entry, Item, Kind, Text};
 
 use crate::block::{BlockBody, BlockId};
 use crate::carry::FIRST_CARRY_PART;
-use crate::conversation::Conversation;
+use crate::conversation::ConversationState;
 use crate::format;
 use crate::reply::message_texts;
 
@@ -15,7 +15,7 @@ use crate::reply::message_texts;
 const MAX_UNMATCHED: usize = 4_096;
 const MAX_UNMATCHED_BYTES: u64 = 16 * 1024 * 1024;
 
-impl Conversation {
+impl ConversationState {
     /// Changes a block because of an entry.
     pub(crate) fn change_or_keep(&mut self, id: BlockId, entry: &Entry, change: impl FnOnce(&mut BlockBody)) {
         // Items that a carry listed are in an older page too.

@@ -9,7 +9,6 @@ use std::path::{Component, Path, PathBuf};
 use minke_policy::{PROTECTED_NAMES, protected_name};
 
 use crate::error::CliError;
-use crate::session::settings::{edit_distance, nearest_word};
 
 /// Maximum edit distance of a suggestion, which must also match half of the text.
 const MAX_TYPO_DISTANCE: usize = 3;
@@ -29,11 +28,8 @@ pub(crate) fn resolve_lifted(path: &Path, cwd: &Path, hidden: &[PathBuf]) -> Res
     let failure = CliError::usage(format!("`--lift {shown}` has no effect"))
         .with_reason(format!("{} is neither a protected name nor a hidden secret", whole.display()));
     let written = path.to_string_lossy();
-    let meant = |name: &&str| {
-        let far = edit_distance(name, &written);
-        far <= MAX_TYPO_DISTANCE && far * 2 <= written.chars().count()
-    };
-    let close = nearest_word(&written, PROTECTED_NAMES.into_iter()).filter(meant);
+    let max_distance = MAX_TYPO_DISTANCE.min(written.chars().count() / 2);
+    let close = minke_text::nearest_name(&written, PROTECTED_NAMES, max_distance);
     Err(match close {
         Some(name) => failure.with_hint(format!("the nearest protected name is `{name}`")),
         None => {

@@ -108,27 +108,6 @@ fn with_problems(failure: CliError, error: &ManifestError) -> CliError {
     }
 }
 
-/// Returns the most similar word.
-pub(crate) fn nearest_word<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    among.min_by_key(|have| edit_distance(have, word))
-}
-
-/// Returns the edit distance of two words.
-pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut before = row.first().copied().unwrap_or(0);
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let kept = before + usize::from(x != *y);
-            before = row[j + 1];
-            row[j + 1] = kept.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use minke_manifest::{ConfigLayer, Manifest, resolve_layers};

@@ -235,7 +235,9 @@ fn refuse_if_commands_run(context: &ChildContext, scope: &Scope) -> Result<(), C
     let mut named: Vec<String> = running
         .iter()
         .take(MAX_NAMED_COMMANDS)
-        .map(|row| format!("{} (`{}`)", row.id, shorten_command(&row.command)))
+        .map(|row| {
+            format!("{} (`{}`)", row.id, minke_text::shorten_first_line(&row.command, MAX_COMMAND_CHARS))
+        })
         .collect();
     if running.len() > MAX_NAMED_COMMANDS {
         named.push(format!("{} more", running.len() - MAX_NAMED_COMMANDS));
@@ -245,15 +247,6 @@ fn refuse_if_commands_run(context: &ChildContext, scope: &Scope) -> Result<(), C
         named.join(", ")
     );
     Err(ChildSpawnError::new(ErrorCode::Conflict, message))
-}
-
-fn shorten_command(command: &str) -> String {
-    let line = command.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(MAX_COMMAND_CHARS).collect();
-    if short.len() < command.len() {
-        short.push('…');
-    }
-    short
 }
 
 /// Lends `scope` to the child and removes it from this pod in one table update.

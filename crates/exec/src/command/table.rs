@@ -91,7 +91,7 @@ impl CommandTable {
             } else {
                 format!("the running commands are {running}")
             };
-            CommandError::UnknownId { id: shorten_line(id), known }
+            CommandError::UnknownId { id: minke_text::shorten_first_line(id, LISTED_CHARS), known }
         })
     }
 
@@ -116,8 +116,10 @@ impl TableState {
     fn describe_background(&self) -> String {
         let mut running: Vec<&CommandInfo> = self.running.values().filter(|row| row.background).collect();
         running.sort_by_key(|row| row.started_at);
-        let words: Vec<String> =
-            running.iter().map(|row| format!("{}: {}", row.id, shorten_line(&row.command))).collect();
+        let words: Vec<String> = running
+            .iter()
+            .map(|row| format!("{}: {}", row.id, minke_text::shorten_first_line(&row.command, LISTED_CHARS)))
+            .collect();
         words.join("; ")
     }
 }
@@ -151,16 +153,6 @@ impl Drop for CommandSlot {
             rows.background.remove(&oldest);
         }
     }
-}
-
-/// Returns the first line of a text, shortened for a list.
-fn shorten_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let mut shown: String = line.chars().take(LISTED_CHARS).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

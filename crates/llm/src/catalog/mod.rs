@@ -204,7 +204,7 @@ impl Catalog {
     /// Returns the error message for an unknown provider.
     pub(crate) fn unknown_provider_message(&self, name: &str) -> String {
         let known = self.providers();
-        let suggestion = suggest::nearest_name(name, known.iter().copied());
+        let suggestion = minke_text::suggest_name(name, known.iter().copied());
         let meant = suggestion.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
         format!("there is no provider `{name}`: {meant}Known providers: {}", known.join(", "))
     }

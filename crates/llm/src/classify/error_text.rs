@@ -114,7 +114,7 @@ impl ErrorText {
         if !self.message.is_empty() {
             self.message.push_str(": ");
         }
-        self.message.push_str(truncate_text(&text, MAX_SEARCHED_BYTES));
+        self.message.push_str(minke_text::cut_to_bytes(&text, MAX_SEARCHED_BYTES));
     }
 
     fn finish(mut self) -> ErrorText {
@@ -142,17 +142,12 @@ impl ErrorText {
 pub(crate) fn sanitize_text(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
-    let short = truncate_text(&line, MAX_SHOWN_BYTES);
+    let short = minke_text::cut_to_bytes(&line, MAX_SHOWN_BYTES);
     if short.len() == line.len() {
         line
     } else {
-        format!("{} …", truncate_text(short, MAX_SHOWN_BYTES - " …".len()))
+        format!("{} …", minke_text::cut_to_bytes(short, MAX_SHOWN_BYTES - " …".len()))
     }
-}
-
-/// Returns a prefix of at most `bytes` bytes.
-pub(crate) fn truncate_text(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
 /// Returns the title of an HTML page, or its text.

@@ -479,31 +479,10 @@ fn join_names<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
 /// Returns `, did you mean …?` if a known name is close.
 fn suggestion<'n>(value: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = value.to_lowercase();
-    let distances = known.into_iter().map(|name| (edit_distance(&lower, &name.to_lowercase()), name));
+    let distances =
+        known.into_iter().map(|name| (minke_text::edit_distance(&lower, &name.to_lowercase()), name));
     match distances.min() {
         Some((far, name)) if far <= 2 && far < value.chars().count() => format!(", did you mean `{name}`?"),
         _ => String::new(),
     }
-}
-
-/// Returns the edit distance of two names.
-fn edit_distance(a: &str, b: &str) -> usize {
-    // A longer text is not a misspelled key.
-    const MAX_NAME_CHARS: usize = 64;
-    if a.chars().count() > MAX_NAME_CHARS {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (above, letter) in a.chars().enumerate() {
-        let mut left = above + 1;
-        let mut next = vec![left];
-        for (at, other) in b.chars().enumerate() {
-            let corner = row.get(at).copied().unwrap_or(MAX_NAME_CHARS) + usize::from(letter != other);
-            let over = row.get(at + 1).copied().unwrap_or(MAX_NAME_CHARS) + 1;
-            left = corner.min(over).min(left + 1);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(MAX_NAME_CHARS)
 }

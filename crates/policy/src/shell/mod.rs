@@ -9,6 +9,7 @@
 //! exactly their known words.
 
 mod commands;
+mod cursor;
 mod display;
 mod effects;
 mod findings;

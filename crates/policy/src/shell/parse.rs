@@ -4,6 +4,7 @@
 //! case …), `redirect`, `word` and `expand` (words), `effects` (the effects of commands).
 
 use super::commands::redirect::Heredoc;
+use super::cursor::TextCursor;
 use super::findings::{FindingCounts, ShellFindings};
 use super::{MAX_NESTING, MAX_SHELL_DEPTH, ShellCommand, ShellWord};
 
@@ -48,11 +49,9 @@ pub(super) fn is_reserved_word(word: &str) -> bool {
     )
 }
 
-/// Parses one text. `end` is reduced to parse a part of the text (backticks).
+/// Parses one text.
 pub(super) struct ShellParser<'t, 'f> {
-    pub(super) text: &'t str,
-    pub(super) pos: usize,
-    pub(super) end: usize,
+    pub(super) cursor: TextCursor<'t>,
     pub(super) findings: &'f mut ShellFindings,
     pub(super) enclosing: Vec<String>,
     pub(super) nesting: usize,
@@ -96,9 +95,7 @@ pub(super) fn parse_nested(text: &str, found: &mut ShellFindings, inside: Vec<St
 
 fn parse_text(text: &str, findings: &mut ShellFindings, enclosing: Vec<String>, is_original: bool) {
     let mut parser = ShellParser {
-        text,
-        pos: 0,
-        end: text.len(),
+        cursor: TextCursor::new(text),
         findings,
         enclosing,
         nesting: 0,
@@ -110,7 +107,7 @@ fn parse_text(text: &str, findings: &mut ShellFindings, enclosing: Vec<String>, 
     };
     let outcome = parser.parse_whole();
     if let Err(ShellParseError(reason)) = outcome {
-        let place = parser.pos;
+        let place = parser.cursor.pos;
         parser.findings.mark_malformed(reason);
         let rest = text.get(place..).unwrap_or_default().to_owned();
         parser.salvage_commands(&rest);
@@ -121,8 +118,8 @@ impl ShellParser<'_, '_> {
     /// Parses the text to its end.
     pub(super) fn parse_whole(&mut self) -> ParseResult<()> {
         self.parse_list()?;
-        if self.pos < self.end {
-            return parse_error(format!("syntax: unexpected `{}`", self.excerpt()));
+        if self.cursor.pos < self.cursor.end {
+            return parse_error(format!("syntax: unexpected `{}`", self.cursor.excerpt()));
         }
         if !self.heredocs.is_empty() {
             return parse_error("a here-document is not terminated");
@@ -152,23 +149,6 @@ impl ShellParser<'_, '_> {
                 return;
             }
         }
-    }
-
-    pub(super) fn peek_byte(&self, ahead: usize) -> Option<u8> {
-        let at = self.pos + ahead;
-        if at < self.end { self.text.as_bytes().get(at).copied() } else { None }
-    }
-
-    pub(super) fn starts_with(&self, with: &str) -> bool {
-        self.text.get(self.pos..self.end).is_some_and(|rest| rest.starts_with(with))
-    }
-
-    pub(super) fn slice(&self, from: usize, to: usize) -> &str {
-        self.text.get(from..to).unwrap_or_default()
-    }
-
-    pub(super) fn excerpt(&self) -> String {
-        self.text.get(self.pos..self.end).unwrap_or_default().chars().take(16).collect()
     }
 
     /// Parses a nested construct and limits the depth.
@@ -205,25 +185,9 @@ impl ShellParser<'_, '_> {
         Ok(value)
     }
 
-    /// Skips blanks, continued lines and comments.
-    pub(super) fn skip_blanks(&mut self) {
-        loop {
-            match self.peek_byte(0) {
-                Some(b' ' | b'\t') => self.pos += 1,
-                Some(b'\\') if self.peek_byte(1) == Some(b'\n') => self.pos += 2,
-                Some(b'#') => {
-                    while self.peek_byte(0).is_some_and(|b| b != b'\n') {
-                        self.pos += 1;
-                    }
-                }
-                _ => return,
-            }
-        }
-    }
-
     /// Parses a newline and the bodies of the here-documents that follow it.
     pub(super) fn parse_newline(&mut self) -> ParseResult<()> {
-        self.pos += 1;
+        self.cursor.pos += 1;
         for heredoc in std::mem::take(&mut self.heredocs) {
             self.parse_heredoc_body(&heredoc)?;
         }
@@ -232,32 +196,21 @@ impl ShellParser<'_, '_> {
 
     pub(super) fn skip_newlines(&mut self) -> ParseResult<()> {
         loop {
-            self.skip_blanks();
-            if self.peek_byte(0) != Some(b'\n') {
+            self.cursor.skip_blanks();
+            if self.cursor.peek_byte(0) != Some(b'\n') {
                 return Ok(());
             }
             self.parse_newline()?;
         }
     }
 
-    /// Returns the reserved word at the current position, if it is unquoted and complete.
-    pub(super) fn reserved_word(&self) -> Option<&str> {
-        let rest = self.text.get(self.pos..self.end)?;
-        let word = rest.split([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')']).next()?;
-        is_reserved_word(word).then_some(word)
-    }
-
-    pub(super) fn at_reserved_word(&self, word: &str) -> bool {
-        self.reserved_word() == Some(word)
-    }
-
     /// Skips a required reserved word.
     pub(super) fn expect_reserved(&mut self, word: &str) -> ParseResult<()> {
-        self.skip_blanks();
-        if !self.at_reserved_word(word) {
-            return parse_error(format!("syntax: `{word}` is missing before `{}`", self.excerpt()));
+        self.cursor.skip_blanks();
+        if !self.cursor.at_reserved_word(word) {
+            return parse_error(format!("syntax: `{word}` is missing before `{}`", self.cursor.excerpt()));
         }
-        self.pos += word.len();
+        self.cursor.pos += word.len();
         Ok(())
     }
 
@@ -269,7 +222,7 @@ impl ShellParser<'_, '_> {
     /// Parses a list of at least one command.
     pub(super) fn parse_nonempty_list(&mut self) -> ParseResult<()> {
         match self.parse_commands()? {
-            0 => parse_error(format!("syntax: a command is missing before `{}`", self.excerpt())),
+            0 => parse_error(format!("syntax: a command is missing before `{}`", self.cursor.excerpt())),
             _ => Ok(()),
         }
     }
@@ -283,11 +236,11 @@ impl ShellParser<'_, '_> {
             }
             count += 1;
             self.parse_and_or()?;
-            self.skip_blanks();
+            self.cursor.skip_blanks();
             self.reject_split_operator()?;
-            match (self.peek_byte(0), self.peek_byte(1)) {
+            match (self.cursor.peek_byte(0), self.cursor.peek_byte(1)) {
                 (Some(b';'), Some(b';' | b'&')) => return Ok(count),
-                (Some(b';' | b'&'), _) => self.pos += 1,
+                (Some(b';' | b'&'), _) => self.cursor.pos += 1,
                 (Some(b'\n'), _) => self.parse_newline()?,
                 _ => return Ok(count),
             }
@@ -295,17 +248,17 @@ impl ShellParser<'_, '_> {
     }
 
     fn at_list_end(&self) -> bool {
-        match self.peek_byte(0) {
+        match self.cursor.peek_byte(0) {
             None | Some(b')') => true,
-            Some(b';') => self.peek_byte(1).is_some_and(|b| b == b';' || b == b'&'),
-            _ => self.reserved_word().is_some_and(|word| CLOSING_WORDS.contains(&word)),
+            Some(b';') => self.cursor.peek_byte(1).is_some_and(|b| b == b';' || b == b'&'),
+            _ => self.cursor.reserved_word().is_some_and(|word| CLOSING_WORDS.contains(&word)),
         }
     }
 
     /// Rejects an operator before a continued line (`&\`), because it joins with the following text.
     pub(super) fn reject_split_operator(&self) -> ParseResult<()> {
-        let operator = self.peek_byte(0).is_some_and(|b| b"&|;<>()".contains(&b));
-        if operator && self.peek_byte(1) == Some(b'\\') && self.peek_byte(2) == Some(b'\n') {
+        let operator = self.cursor.peek_byte(0).is_some_and(|b| b"&|;<>()".contains(&b));
+        if operator && self.cursor.peek_byte(1) == Some(b'\\') && self.cursor.peek_byte(2) == Some(b'\n') {
             return parse_error("an operator is continued on the next line");
         }
         Ok(())
@@ -314,12 +267,12 @@ impl ShellParser<'_, '_> {
     fn parse_and_or(&mut self) -> ParseResult<()> {
         loop {
             self.parse_pipeline()?;
-            self.skip_blanks();
+            self.cursor.skip_blanks();
             self.reject_split_operator()?;
-            if !self.starts_with("&&") && !self.starts_with("||") {
+            if !self.cursor.starts_with("&&") && !self.cursor.starts_with("||") {
                 return Ok(());
             }
-            self.pos += 2;
+            self.cursor.pos += 2;
             self.skip_newlines()?;
         }
     }
@@ -329,21 +282,21 @@ impl ShellParser<'_, '_> {
         let counts = self.findings.counts();
         let outer = self.pipe_start.take();
         loop {
-            self.skip_blanks();
-            match self.reserved_word() {
-                Some("!") => self.pos += 1,
+            self.cursor.skip_blanks();
+            match self.cursor.reserved_word() {
+                Some("!") => self.cursor.pos += 1,
                 Some("time") => self.parse_time()?,
                 _ => break,
             }
         }
         loop {
             self.parse_command()?;
-            self.skip_blanks();
+            self.cursor.skip_blanks();
             self.reject_split_operator()?;
-            match (self.peek_byte(0), self.peek_byte(1)) {
+            match (self.cursor.peek_byte(0), self.cursor.peek_byte(1)) {
                 (Some(b'|'), Some(b'|')) => break,
-                (Some(b'|'), Some(b'&')) => self.pos += 2,
-                (Some(b'|'), _) => self.pos += 1,
+                (Some(b'|'), Some(b'&')) => self.cursor.pos += 2,
+                (Some(b'|'), _) => self.cursor.pos += 1,
                 _ => break,
             }
             self.pipe_start = Some(counts);
@@ -356,18 +309,18 @@ impl ShellParser<'_, '_> {
 
     /// Parses `time`, which is a reserved word; it is listed because users expect to see it.
     fn parse_time(&mut self) -> ParseResult<()> {
-        let start = self.pos;
-        self.pos += "time".len();
+        let start = self.cursor.pos;
+        self.cursor.pos += "time".len();
         let mut words = vec![ShellWord::Known("time".to_owned())];
-        self.skip_blanks();
-        if self.starts_with("-p ") {
-            self.pos += 2;
+        self.cursor.skip_blanks();
+        if self.cursor.starts_with("-p ") {
+            self.cursor.pos += 2;
             words.push(ShellWord::Known("-p".to_owned()));
-            self.skip_blanks();
-        } else if self.peek_byte(0) == Some(b'-') {
+            self.cursor.skip_blanks();
+        } else if self.cursor.peek_byte(0) == Some(b'-') {
             return parse_error("shells parse `time` with options differently");
         }
-        if self.substitution.is_inside || self.peek_byte(0) == Some(b'(') {
+        if self.substitution.is_inside || self.cursor.peek_byte(0) == Some(b'(') {
             self.findings
                 .mark_uncertain("shells parse `time` before a group or in a substitution differently");
         }

@@ -36,7 +36,7 @@ pub(super) fn describe_missing(text: &str, old: &str) -> String {
     for (index, line) in
         lines.iter().enumerate().take(found.end.min(found.start + SHOWN_LINES)).skip(found.start)
     {
-        words.push_str(&format!("{:>6}\t{}\n", index + 1, cut_line(line)));
+        words.push_str(&format!("{:>6}\t{}\n", index + 1, minke_text::shorten_to_chars(line, LINE_CHARS)));
     }
     if found.end > found.start + SHOWN_LINES {
         words.push_str(&format!("[{} more lines]\n", found.end - found.start - SHOWN_LINES));
@@ -44,8 +44,8 @@ pub(super) fn describe_missing(text: &str, old: &str) -> String {
     if let Some((number, actual, wanted_line)) = first_difference(&lines, &wanted, &found) {
         words.push_str(&format!(
             "The first line that differs is {number}.\n  file:       {}\n  old_string: {}\n",
-            cut_line(actual),
-            cut_line(wanted_line)
+            minke_text::shorten_to_chars(actual, LINE_CHARS),
+            minke_text::shorten_to_chars(wanted_line, LINE_CHARS)
         ));
     }
     words
@@ -185,14 +185,6 @@ fn first_difference<'a>(
     let file = lines.get(place.start..place.end)?;
     let index = file.iter().zip(wanted).position(|(actual, wanted_line)| actual.trim() != *wanted_line)?;
     Some((place.start + index + 1, file.get(index)?.trim(), wanted.get(index)?))
-}
-
-fn cut_line(line: &str) -> String {
-    let mut short: String = line.chars().take(LINE_CHARS).collect();
-    if short.len() < line.len() {
-        short.push('…');
-    }
-    short
 }
 
 #[cfg(test)]

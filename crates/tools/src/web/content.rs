@@ -194,7 +194,6 @@ pub(super) fn mark_untrusted(source: &str, notes: &str, text: &str) -> String {
 
 /// Truncates a text on a character boundary and returns the number of removed bytes.
 pub(super) fn truncate_text(text: &str, max_bytes: usize) -> (&str, usize) {
-    let end = text.floor_char_boundary(max_bytes);
-    let head_text = text.get(..end).unwrap_or_default();
+    let head_text = minke_text::cut_to_bytes(text, max_bytes);
     (head_text, text.len() - head_text.len())
 }

@@ -6,7 +6,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::format;
 use super::list_frame::{self, ListFrame, area_above, area_below, column_pieces, count_label};
 use super::selection::RowSelection;
 use crate::paint::{self, Clean, StyleRole, StyledText, Theme, truncate_line};
@@ -122,7 +121,7 @@ fn row_pieces(row: &AskRow, width: u16, now: Millis, theme: &Theme) -> Vec<Style
     out.extend(column_pieces(what, 14, theme.role_style(StyleRole::Warn)));
     if width >= 60 {
         out.extend(column_pieces(
-            &format::format_age(row.asked_at, now),
+            &minke_text::format_age(row.asked_at, now),
             9,
             theme.role_style(StyleRole::Dim),
         ));

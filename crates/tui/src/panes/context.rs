@@ -31,11 +31,11 @@ impl ContextPane {
     ) {
         let used = context.measured_tokens().unwrap_or_else(|| context.estimated_tokens());
         let detail = match window {
-            0 => format!("{} tokens", format::format_tokens(used)),
+            0 => format!("{} tokens", minke_text::format_count(used)),
             window => format!(
                 "{} of {} tokens, {}% full",
-                format::format_tokens(used),
-                format::format_tokens(window),
+                minke_text::format_count(used),
+                minke_text::format_count(window),
                 format::to_percent(used, window)
             ),
         };
@@ -68,7 +68,7 @@ fn context_lines(context: &ContextUsage, window: u64, width: u16, theme: &Theme)
     match context.measured_tokens() {
         Some(measured) => say(&format!(
             "The provider counted {} tokens in the last request and its reply.",
-            format::format_tokens(measured)
+            minke_text::format_count(measured)
         )),
         None => say("The provider has not counted tokens yet."),
     }
@@ -90,7 +90,8 @@ fn bar_line(bar: &TokenBar, whole: u64, width: u16, theme: &Theme) -> Line<'stat
     let TokenBar { name, tokens, role } = *bar;
     let text = theme.role_style(StyleRole::Text);
     let mut pieces = list_frame::column_pieces(name, 14, text);
-    let numbers = format!("{:>7} {:>4}%  ", format::format_tokens(tokens), format::to_percent(tokens, whole));
+    let numbers =
+        format!("{:>7} {:>4}%  ", minke_text::format_count(tokens), format::to_percent(tokens, whole));
     pieces.push(StyledText::new(Clean::from_prose_line(&numbers), text));
     if !theme.plain {
         let available = u64::from(width.saturating_sub(30).min(60));

@@ -107,7 +107,8 @@ fn row_pieces(row: &TreeRow, width: u16, theme: &Theme, branches: bool) -> Vec<S
     };
     out.extend(column_pieces(&state, 12, theme.role_style(role)));
     if width >= 70 {
-        let cost = format!("{} {}", format::format_tokens(pod.tokens), format::format_cost(pod.cost_micros));
+        let cost =
+            format!("{} {}", minke_text::format_count(pod.tokens), format::format_cost(pod.cost_micros));
         out.extend(column_pieces(&cost, 20, dim));
     }
     out.push(StyledText::new(Clean::from_prose_line(&pod.activity), theme.role_style(StyleRole::Text)));

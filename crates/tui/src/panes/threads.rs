@@ -4,7 +4,6 @@ use minke_record::{Millis, SessionId};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::format;
 use super::list_frame::{self, ListFrame, area_above, area_below, column_pieces, count_label, filter_label};
 use super::selection::RowSelection;
 use crate::backend::ThreadPreview;
@@ -158,7 +157,7 @@ fn row_pieces(row: &ThreadRow, width: u16, now: Millis, theme: &Theme) -> Vec<St
     let state = if row.is_archived { "archived" } else { row.state.as_str() };
     if width >= 50 {
         out.extend(column_pieces(state, 12, dim));
-        out.extend(column_pieces(&format::format_age(row.updated_at, now), 9, dim));
+        out.extend(column_pieces(&minke_text::format_age(row.updated_at, now), 9, dim));
     }
     out.push(StyledText::new(Clean::from_prose_line(&row.summary), theme.role_style(StyleRole::Text)));
     out

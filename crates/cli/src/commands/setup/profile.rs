@@ -140,21 +140,13 @@ fn show_profile(
         screen.print_line(&format!("extends {}", below.join(", which extends ")))?;
     }
     for row in rows {
-        let value = truncate_value(&row.value.unwrap_or_default().to_string());
+        let value = minke_text::shorten_to_chars(&row.value.unwrap_or_default().to_string(), VALUE_CHARS);
         screen.print_line(&format!("{} = {value}  # {}", row.path, row.origin))?;
     }
     if !chosen.output.is_empty() {
         screen.print_note(&format!("it prints:\n{}", chosen.output.trim_end()));
     }
     Ok(ExitKind::Success)
-}
-
-fn truncate_value(value: &str) -> String {
-    let mut text: String = value.chars().take(VALUE_CHARS).collect();
-    if value.chars().nth(VALUE_CHARS).is_some() {
-        text.push('…');
-    }
-    text
 }
 
 /// Evaluates a profile. Returns it with the manifest of the profile alone.

@@ -27,16 +27,16 @@ const ARITHMETIC_OPERATORS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"
 impl ShellParser<'_, '_> {
     /// Parses one command of a pipeline.
     pub(in crate::shell) fn parse_command(&mut self) -> ParseResult<()> {
-        self.skip_blanks();
+        self.cursor.skip_blanks();
         self.substitution.commands += 1;
-        let word = match self.peek_byte(0) {
-            Some(b'(') if self.peek_byte(1) == Some(b'(') => {
-                self.pos += 2;
+        let word = match self.cursor.peek_byte(0) {
+            Some(b'(') if self.cursor.peek_byte(1) == Some(b'(') => {
+                self.cursor.pos += 2;
                 self.parse_arithmetic("))")?;
                 return self.parse_redirections();
             }
             Some(b'(') => "(",
-            _ => match self.reserved_word() {
+            _ => match self.cursor.reserved_word() {
                 Some("if") => "if",
                 Some("while" | "until") => "while",
                 Some("for" | "select") => "for",
@@ -77,7 +77,7 @@ impl ShellParser<'_, '_> {
             "for" => self.parse_for()?,
             "case" => self.parse_case()?,
             "{" => {
-                self.pos += 1;
+                self.cursor.pos += 1;
                 self.parse_nonempty_list()?;
                 self.expect_reserved("}")?;
             }
@@ -91,7 +91,7 @@ impl ShellParser<'_, '_> {
     fn parse_redirections(&mut self) -> ParseResult<()> {
         let mut simple = SimpleCommand::default();
         loop {
-            self.skip_blanks();
+            self.cursor.skip_blanks();
             if !self.parse_redirection(&mut simple)? {
                 return Ok(());
             }
@@ -99,13 +99,13 @@ impl ShellParser<'_, '_> {
     }
 
     fn parse_subshell(&mut self) -> ParseResult<()> {
-        self.pos += 1;
+        self.cursor.pos += 1;
         self.enclosing.push("( )".to_owned());
         self.parse_nonempty_list()?;
-        if self.peek_byte(0) != Some(b')') {
+        if self.cursor.peek_byte(0) != Some(b')') {
             return parse_error("syntax: `(` is not closed");
         }
-        self.pos += 1;
+        self.cursor.pos += 1;
         self.enclosing.pop();
         Ok(())
     }
@@ -115,13 +115,13 @@ impl ShellParser<'_, '_> {
         self.parse_nonempty_list()?;
         self.expect_reserved("then")?;
         self.parse_nonempty_list()?;
-        while self.at_reserved_word("elif") {
+        while self.cursor.at_reserved_word("elif") {
             self.expect_reserved("elif")?;
             self.parse_nonempty_list()?;
             self.expect_reserved("then")?;
             self.parse_nonempty_list()?;
         }
-        if self.at_reserved_word("else") {
+        if self.cursor.at_reserved_word("else") {
             self.expect_reserved("else")?;
             self.parse_nonempty_list()?;
         }
@@ -129,7 +129,7 @@ impl ShellParser<'_, '_> {
     }
 
     fn parse_while(&mut self) -> ParseResult<()> {
-        self.pos += 5;
+        self.cursor.pos += 5;
         self.parse_nonempty_list()?;
         self.parse_do_body()
     }
@@ -142,10 +142,10 @@ impl ShellParser<'_, '_> {
     }
 
     fn parse_for(&mut self) -> ParseResult<()> {
-        let selects = self.at_reserved_word("select");
-        self.pos += if selects { 6 } else { 3 };
-        self.skip_blanks();
-        if !selects && self.starts_with("((") {
+        let selects = self.cursor.at_reserved_word("select");
+        self.cursor.pos += if selects { 6 } else { 3 };
+        self.cursor.skip_blanks();
+        if !selects && self.cursor.starts_with("((") {
             return self.parse_counting_for();
         }
         let Some(variable) = self.parse_word(WordMode::Value)? else {
@@ -156,10 +156,10 @@ impl ShellParser<'_, '_> {
         };
         self.skip_newlines()?;
         let mut values = Vec::new();
-        if self.at_reserved_word("in") {
-            self.pos += 2;
+        if self.cursor.at_reserved_word("in") {
+            self.cursor.pos += 2;
             while let Some(token) = {
-                self.skip_blanks();
+                self.cursor.skip_blanks();
                 self.parse_word(WordMode::Plain)?
             } {
                 if token.raw == "esac" {
@@ -176,17 +176,17 @@ impl ShellParser<'_, '_> {
         if selects {
             self.findings.assign_variable(&variable, &ShellWord::any_value(""), false);
         }
-        self.skip_blanks();
-        if self.peek_byte(0) == Some(b';') && self.peek_byte(1) != Some(b';') {
-            self.pos += 1;
+        self.cursor.skip_blanks();
+        if self.cursor.peek_byte(0) == Some(b';') && self.cursor.peek_byte(1) != Some(b';') {
+            self.cursor.pos += 1;
         }
         self.skip_newlines()?;
         self.parse_loop_body()
     }
 
     fn parse_loop_body(&mut self) -> ParseResult<()> {
-        if self.at_reserved_word("{") {
-            self.pos += 1;
+        if self.cursor.at_reserved_word("{") {
+            self.cursor.pos += 1;
             self.parse_nonempty_list()?;
             return self.expect_reserved("}");
         }
@@ -195,13 +195,13 @@ impl ShellParser<'_, '_> {
 
     /// Parses `for (( a; b; c ))`.
     fn parse_counting_for(&mut self) -> ParseResult<()> {
-        self.pos += 2;
+        self.cursor.pos += 2;
         self.parse_arithmetic(";")?;
         self.parse_arithmetic(";")?;
         self.parse_arithmetic("))")?;
-        self.skip_blanks();
-        if self.peek_byte(0) == Some(b';') {
-            self.pos += 1;
+        self.cursor.skip_blanks();
+        if self.cursor.peek_byte(0) == Some(b';') {
+            self.cursor.pos += 1;
         }
         self.skip_newlines()?;
         self.parse_loop_body()
@@ -216,28 +216,28 @@ impl ShellParser<'_, '_> {
         self.expect_reserved("in")?;
         loop {
             self.skip_newlines()?;
-            if self.at_reserved_word("esac") {
+            if self.cursor.at_reserved_word("esac") {
                 return self.expect_reserved("esac");
             }
-            if self.peek_byte(0) == Some(b'(') {
-                self.pos += 1;
+            if self.cursor.peek_byte(0) == Some(b'(') {
+                self.cursor.pos += 1;
             }
             loop {
                 if self.parse_word(WordMode::Plain)?.is_none() {
                     return parse_error("syntax: a pattern of `case` is missing");
                 }
-                self.skip_blanks();
-                match self.peek_byte(0) {
-                    Some(b'|') => self.pos += 1,
+                self.cursor.skip_blanks();
+                match self.cursor.peek_byte(0) {
+                    Some(b'|') => self.cursor.pos += 1,
                     Some(b')') => break,
                     _ => return parse_error("syntax: a pattern of `case` is not closed"),
                 }
             }
-            self.pos += 1;
+            self.cursor.pos += 1;
             self.parse_list()?;
-            self.skip_blanks();
-            match [";;&", ";;", ";&"].iter().find(|end| self.starts_with(end)) {
-                Some(end) => self.pos += end.len(),
+            self.cursor.skip_blanks();
+            match [";;&", ";;", ";&"].iter().find(|end| self.cursor.starts_with(end)) {
+                Some(end) => self.cursor.pos += end.len(),
                 None => return self.expect_reserved("esac"),
             }
         }
@@ -245,13 +245,13 @@ impl ShellParser<'_, '_> {
 
     /// Parses `function name [()] body`.
     fn parse_function_keyword(&mut self) -> ParseResult<()> {
-        self.pos += "function".len();
-        self.skip_blanks();
+        self.cursor.pos += "function".len();
+        self.cursor.skip_blanks();
         let Some(token) = self.parse_word(WordMode::Plain)? else {
             return parse_error("syntax: a function without a name");
         };
-        self.skip_blanks();
-        if self.peek_byte(0) == Some(b'(') {
+        self.cursor.skip_blanks();
+        if self.cursor.peek_byte(0) == Some(b'(') {
             return self.parse_function(token);
         }
         self.parse_function_body(token)
@@ -259,21 +259,21 @@ impl ShellParser<'_, '_> {
 
     /// Parses `()` and the body after the name of a function.
     pub(in crate::shell) fn parse_function(&mut self, name: WordToken) -> ParseResult<()> {
-        self.pos += 1;
-        self.skip_blanks();
-        if self.peek_byte(0) != Some(b')') {
+        self.cursor.pos += 1;
+        self.cursor.skip_blanks();
+        if self.cursor.peek_byte(0) != Some(b')') {
             return parse_error("syntax: unexpected `(`");
         }
-        self.pos += 1;
+        self.cursor.pos += 1;
         self.parse_function_body(name)
     }
 
     fn parse_function_body(&mut self, name: WordToken) -> ParseResult<()> {
         let Some(name) = name.known else { return parse_error("the name of a function is unknown") };
         self.skip_newlines()?;
-        let opens = self.peek_byte(0) == Some(b'(');
+        let opens = self.cursor.peek_byte(0) == Some(b'(');
         let compound = matches!(
-            self.reserved_word(),
+            self.cursor.reserved_word(),
             Some("{" | "if" | "while" | "until" | "for" | "select" | "case" | "[[")
         );
         if !opens && !compound {
@@ -288,28 +288,28 @@ impl ShellParser<'_, '_> {
 
     /// Parses `coproc [NAME] command`.
     fn parse_coproc(&mut self) -> ParseResult<()> {
-        self.note_command_start(self.pos);
+        self.note_command_start(self.cursor.pos);
         self.findings.mark_uncertain(
             "`coproc` runs a command concurrently and connects its input and output to variables",
         );
-        self.pos += "coproc".len();
+        self.cursor.pos += "coproc".len();
         let words = vec![ShellWord::Known("coproc".to_owned())];
         self.emit_command(ShellCommand {
             words,
             enclosing: self.enclosing.clone(),
             ..ShellCommand::default()
         })?;
-        self.skip_blanks();
-        let start = self.pos;
+        self.cursor.skip_blanks();
+        let start = self.cursor.pos;
         self.parse_name();
-        self.skip_blanks();
-        let grouped = self.peek_byte(0) == Some(b'(')
+        self.cursor.skip_blanks();
+        let grouped = self.cursor.peek_byte(0) == Some(b'(')
             || matches!(
-                self.reserved_word(),
+                self.cursor.reserved_word(),
                 Some("{" | "if" | "while" | "until" | "for" | "select" | "case" | "[[")
             );
         if !grouped {
-            self.pos = start;
+            self.cursor.pos = start;
         }
         self.enclosing.push("coproc".to_owned());
         self.parse_command()?;
@@ -319,22 +319,25 @@ impl ShellParser<'_, '_> {
 
     /// Parses `[[ … ]]`. It runs no command itself, but its words may.
     fn parse_condition(&mut self) -> ParseResult<()> {
-        self.pos += 2;
+        self.cursor.pos += 2;
         let mut last: Option<WordToken> = None;
         let mut compares = false;
         let mut operands = Vec::new();
         let mut closed = false;
         loop {
             self.skip_newlines()?;
-            if self.starts_with("]]") && self.peek_byte(2).is_none_or(|b| b" \t\n;&|)<>".contains(&b)) {
-                self.pos += 2;
+            if self.cursor.starts_with("]]")
+                && self.cursor.peek_byte(2).is_none_or(|b| b" \t\n;&|)<>".contains(&b))
+            {
+                self.cursor.pos += 2;
                 return check_test_operands(&operands, closed);
             }
-            if let Some(operator) = ["&&", "||", "(", ")", "<", ">"].iter().find(|o| self.starts_with(o))
-                && !self.starts_with("<(")
-                && !self.starts_with(">(")
+            if let Some(operator) =
+                ["&&", "||", "(", ")", "<", ">"].iter().find(|o| self.cursor.starts_with(o))
+                && !self.cursor.starts_with("<(")
+                && !self.cursor.starts_with(">(")
             {
-                self.pos += operator.len();
+                self.cursor.pos += operator.len();
                 (last, compares) = (None, false);
                 match *operator {
                     "<" | ">" => operands.push((*operator).to_owned()),
@@ -350,7 +353,7 @@ impl ShellParser<'_, '_> {
             let Some(token) = self.parse_word(WordMode::Value)? else {
                 return parse_error("`[[` contains unknown syntax");
             };
-            if matches!(self.peek_byte(0), Some(b'(')) {
+            if matches!(self.cursor.peek_byte(0), Some(b'(')) {
                 return parse_error("`[[` contains a pattern with parentheses");
             }
             self.note_comparison(&token, last.as_ref(), compares);
@@ -389,10 +392,10 @@ impl ShellParser<'_, '_> {
 
     /// Parses the regular expression after `=~`, in which parentheses and bars are literal.
     fn parse_regex(&mut self) -> ParseResult<()> {
-        self.skip_blanks();
+        self.cursor.skip_blanks();
         let mut open = 0_usize;
         let mut spelling = WordBuilder::new();
-        while let Some(byte) = self.peek_byte(0) {
+        while let Some(byte) = self.cursor.peek_byte(0) {
             match byte {
                 b'(' => open += 1,
                 b')' if open == 0 => return parse_error("a regular expression with one `)` too many"),
@@ -407,7 +410,7 @@ impl ShellParser<'_, '_> {
                     continue;
                 }
             }
-            self.pos += 1;
+            self.cursor.pos += 1;
         }
         parse_error("`[[` is not closed")
     }

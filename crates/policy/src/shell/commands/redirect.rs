@@ -21,25 +21,26 @@ const REDIRECT_OPERATORS: &[&str] =
 impl ShellParser<'_, '_> {
     /// Parses one redirection, if there is one.
     pub(in crate::shell) fn parse_redirection(&mut self, simple: &mut SimpleCommand) -> ParseResult<bool> {
-        let start = self.pos;
+        let start = self.cursor.pos;
         self.skip_descriptor();
         self.reject_split_operator()?;
-        let Some(operator) = REDIRECT_OPERATORS.iter().find(|operator| self.starts_with(operator)) else {
-            self.pos = start;
+        let Some(operator) = REDIRECT_OPERATORS.iter().find(|operator| self.cursor.starts_with(operator))
+        else {
+            self.cursor.pos = start;
             return Ok(false);
         };
         // `<(` and `>(` begin a word.
-        if matches!(*operator, "<" | ">") && self.peek_byte(1) == Some(b'(') {
-            self.pos = start;
+        if matches!(*operator, "<" | ">") && self.cursor.peek_byte(1) == Some(b'(') {
+            self.cursor.pos = start;
             return Ok(false);
         }
-        if operator.starts_with('&') && self.pos != start {
-            self.pos = start;
+        if operator.starts_with('&') && self.cursor.pos != start {
+            self.cursor.pos = start;
             return Ok(false);
         }
-        simple.note_redirect(self.slice(start, self.pos), operator);
-        self.pos += operator.len();
-        self.skip_blanks();
+        simple.note_redirect(self.cursor.slice(start, self.cursor.pos), operator);
+        self.cursor.pos += operator.len();
+        self.cursor.skip_blanks();
         match *operator {
             "<<" | "<<-" => self.parse_heredoc(*operator == "<<-")?,
             "<<<" => {
@@ -50,7 +51,7 @@ impl ShellParser<'_, '_> {
                 simple.herestring = Some(token.known);
             }
             // `-` closes the descriptor, and following text is a separate word.
-            "<&" | ">&" if self.peek_byte(0) == Some(b'-') => self.pos += 1,
+            "<&" | ">&" if self.cursor.peek_byte(0) == Some(b'-') => self.cursor.pos += 1,
             operator => {
                 let Some(token) = self.parse_word(WordMode::Plain)? else {
                     return parse_error(format!("syntax: `{operator}` without a file"));
@@ -65,7 +66,7 @@ impl ShellParser<'_, '_> {
     /// Rejects a number before another redirection: it is a descriptor and not a file.
     fn reject_descriptor(&self, token: &WordToken) -> ParseResult<()> {
         let number = token.raw.bytes().all(|b| b.is_ascii_digit());
-        if number && self.peek_byte(0).is_some_and(|b| b == b'<' || b == b'>') {
+        if number && self.cursor.peek_byte(0).is_some_and(|b| b == b'<' || b == b'>') {
             return parse_error("syntax: a descriptor in place of a file");
         }
         Ok(())
@@ -73,23 +74,23 @@ impl ShellParser<'_, '_> {
 
     /// Skips `2` or `{name}` directly before a redirection.
     fn skip_descriptor(&mut self) {
-        let start = self.pos;
-        while self.peek_byte(0).is_some_and(|b| b.is_ascii_digit()) {
-            self.pos += 1;
+        let start = self.cursor.pos;
+        while self.cursor.peek_byte(0).is_some_and(|b| b.is_ascii_digit()) {
+            self.cursor.pos += 1;
         }
-        if self.pos == start && self.peek_byte(0) == Some(b'{') {
-            self.pos += 1;
-            while self.peek_byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
-                self.pos += 1;
+        if self.cursor.pos == start && self.cursor.peek_byte(0) == Some(b'{') {
+            self.cursor.pos += 1;
+            while self.cursor.peek_byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                self.cursor.pos += 1;
             }
-            if self.peek_byte(0) == Some(b'}') && self.pos > start + 1 {
-                self.pos += 1
+            if self.cursor.peek_byte(0) == Some(b'}') && self.cursor.pos > start + 1 {
+                self.cursor.pos += 1
             } else {
-                self.pos = start
+                self.cursor.pos = start
             }
         }
-        if self.pos > start && !self.peek_byte(0).is_some_and(|b| b == b'<' || b == b'>') {
-            self.pos = start;
+        if self.cursor.pos > start && !self.cursor.peek_byte(0).is_some_and(|b| b == b'<' || b == b'>') {
+            self.cursor.pos = start;
         }
     }
 
@@ -134,10 +135,10 @@ impl ShellParser<'_, '_> {
     /// Parses the body of a here-document; the commands of its expansions run too.
     pub(in crate::shell) fn parse_heredoc_body(&mut self, heredoc: &Heredoc) -> ParseResult<()> {
         let mut body = String::new();
-        let start = self.pos;
+        let start = self.cursor.pos;
         let stop_at = loop {
-            let from = self.pos;
-            if from >= self.end {
+            let from = self.cursor.pos;
+            if from >= self.cursor.end {
                 return parse_error(format!("the here-document is not terminated (`{}`)", heredoc.delimiter));
             }
             let mut line = self.read_body_line(heredoc.quoted);
@@ -150,15 +151,15 @@ impl ShellParser<'_, '_> {
             body.push_str(&line);
             body.push('\n');
         };
-        let after = self.pos;
+        let after = self.cursor.pos;
         if !heredoc.quoted {
-            self.pos = start;
-            let end = std::mem::replace(&mut self.end, stop_at);
+            self.cursor.pos = start;
+            let end = std::mem::replace(&mut self.cursor.end, stop_at);
             let read = self.parse_inside("<<", Self::parse_heredoc_text);
-            self.end = end;
+            self.cursor.end = end;
             read?;
         }
-        self.pos = after;
+        self.cursor.pos = after;
         if let Some(inside) = &heredoc.script {
             if !heredoc.quoted && body.contains(['$', '`', '\\']) {
                 self.findings.mark_uncertain("a shell reads a here-document after its expansion");
@@ -173,14 +174,14 @@ impl ShellParser<'_, '_> {
     fn read_body_line(&mut self, quoted: bool) -> String {
         let mut line = String::new();
         loop {
-            let from = self.pos;
-            while self.peek_byte(0).is_some_and(|b| b != b'\n') {
-                self.pos += 1;
+            let from = self.cursor.pos;
+            while self.cursor.peek_byte(0).is_some_and(|b| b != b'\n') {
+                self.cursor.pos += 1;
             }
-            line.push_str(self.slice(from, self.pos));
-            self.pos = (self.pos + 1).min(self.end);
+            line.push_str(self.cursor.slice(from, self.cursor.pos));
+            self.cursor.pos = (self.cursor.pos + 1).min(self.cursor.end);
             let slashes = line.bytes().rev().take_while(|b| *b == b'\\').count();
-            if quoted || slashes.is_multiple_of(2) || self.pos >= self.end {
+            if quoted || slashes.is_multiple_of(2) || self.cursor.pos >= self.cursor.end {
                 return line;
             }
             line.pop();

@@ -73,7 +73,7 @@ impl ShellParser<'_, '_> {
         match self.parse_words(&mut simple) {
             Ok(Some(function)) => self.parse_function(function),
             Ok(None) if simple.is_empty() => {
-                parse_error(format!("syntax: a command is missing before `{}`", self.excerpt()))
+                parse_error(format!("syntax: a command is missing before `{}`", self.cursor.excerpt()))
             }
             Ok(None) => self.record_simple(simple, heredocs),
             Err(reason) => {
@@ -96,7 +96,7 @@ impl ShellParser<'_, '_> {
     /// Parses the words of a simple command. Returns the name if it is a function definition.
     fn parse_words(&mut self, simple: &mut SimpleCommand) -> ParseResult<Option<WordToken>> {
         loop {
-            self.skip_blanks();
+            self.cursor.skip_blanks();
             if self.parse_redirection(simple)? {
                 simple.is_redirected = true;
                 continue;
@@ -119,11 +119,11 @@ impl ShellParser<'_, '_> {
 
     /// Returns whether `()` follows, so that the word before it names a function.
     fn at_function(&mut self) -> bool {
-        let place = self.pos;
-        self.skip_blanks();
-        let opens = self.peek_byte(0) == Some(b'(');
+        let place = self.cursor.pos;
+        self.cursor.skip_blanks();
+        let opens = self.cursor.peek_byte(0) == Some(b'(');
         if !opens {
-            self.pos = place;
+            self.cursor.pos = place;
         }
         opens
     }

@@ -8,13 +8,13 @@ use super::super::words::word::WordBuilder;
 impl ShellParser<'_, '_> {
     /// Parses an expression up to its closing `))`, `]`, or `;` in the head of a `for`.
     pub(in crate::shell) fn parse_arithmetic(&mut self, close: &str) -> ParseResult<()> {
-        let start = self.pos;
+        let start = self.cursor.pos;
         if let Err(reason) = self.parse_inside("(( ))", |parser| parser.parse_expression(close)) {
             // If the text is commands after all, they are found from here on.
-            self.pos = start;
+            self.cursor.pos = start;
             return Err(reason);
         }
-        let text = self.slice(start, self.pos).to_owned();
+        let text = self.cursor.slice(start, self.cursor.pos).to_owned();
         self.note_evaluated_names(&text);
         Ok(())
     }
@@ -22,11 +22,11 @@ impl ShellParser<'_, '_> {
     fn parse_expression(&mut self, close: &str) -> ParseResult<()> {
         let mut open: Vec<u8> = Vec::new();
         loop {
-            if open.is_empty() && self.starts_with(close) {
-                self.pos += close.len();
+            if open.is_empty() && self.cursor.starts_with(close) {
+                self.cursor.pos += close.len();
                 return Ok(());
             }
-            let Some(byte) = self.peek_byte(0) else { return parse_error("arithmetic is not closed") };
+            let Some(byte) = self.cursor.peek_byte(0) else { return parse_error("arithmetic is not closed") };
             match byte {
                 b'(' | b'[' => open.push(if byte == b'(' { b')' } else { b']' }),
                 b')' | b']' => {
@@ -39,7 +39,7 @@ impl ShellParser<'_, '_> {
                     continue;
                 }
                 b'"' => {
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                     self.parse_double_quoted(&mut WordBuilder::new())?;
                     self.findings.mark_uncertain("quotes inside arithmetic");
                     continue;
@@ -52,23 +52,25 @@ impl ShellParser<'_, '_> {
                 b if b.is_ascii_alphanumeric() || b" \t\n_+-*/%<>=!&|^~?:,#.".contains(&b) => {}
                 _ => return parse_error("the arithmetic contains unexpected characters"),
             }
-            self.pos += 1;
+            self.cursor.pos += 1;
         }
     }
 
     /// Parses an expansion whose text is evaluated. Everything except a plain variable or arithmetic is
     /// uncertain.
     fn parse_evaluated_dollar(&mut self) -> ParseResult<()> {
-        let safe = match (self.peek_byte(1), self.peek_byte(2)) {
+        let safe = match (self.cursor.peek_byte(1), self.cursor.peek_byte(2)) {
             (Some(b'('), Some(b'(')) => true,
             (Some(b'#' | b'?' | b'$'), _) => true,
             (Some(b'{'), Some(b'#')) => true,
-            (Some(b'{'), _) => self.text.get(self.pos + 2..self.end).is_some_and(|rest| {
-                let name: String =
-                    rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-                name.starts_with(|c: char| !c.is_ascii_digit())
-                    && rest.get(name.len()..).is_some_and(|r| r.starts_with('}'))
-            }),
+            (Some(b'{'), _) => {
+                self.cursor.text.get(self.cursor.pos + 2..self.cursor.end).is_some_and(|rest| {
+                    let name: String =
+                        rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                    name.starts_with(|c: char| !c.is_ascii_digit())
+                        && rest.get(name.len()..).is_some_and(|r| r.starts_with('}'))
+                })
+            }
             (Some(b), _) => b.is_ascii_alphabetic() || b == b'_',
             (None, _) => false,
         };

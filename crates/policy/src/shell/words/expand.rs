@@ -15,49 +15,49 @@ impl ShellParser<'_, '_> {
         spelling: &mut WordBuilder,
         in_double: bool,
     ) -> ParseResult<()> {
-        match self.peek_byte(1) {
-            Some(b'(') if self.peek_byte(2) == Some(b'(') => {
-                self.pos += 3;
+        match self.cursor.peek_byte(1) {
+            Some(b'(') if self.cursor.peek_byte(2) == Some(b'(') => {
+                self.cursor.pos += 3;
                 self.parse_arithmetic("))")?;
                 spelling.push_unknown(UnknownPart::Number, in_double);
             }
             Some(b'(') => {
-                self.pos += 2;
+                self.cursor.pos += 2;
                 let printed = self.parse_substitution("$( )")?;
                 spelling.push_unknown(UnknownPart::Output(printed), in_double);
             }
             Some(b'[') => {
-                self.pos += 2;
+                self.cursor.pos += 2;
                 self.parse_arithmetic("]")?;
                 spelling.push_unknown(UnknownPart::Number, in_double);
             }
             Some(b'{') => {
-                self.pos += 2;
+                self.cursor.pos += 2;
                 let hole = self.parse_inside("${ }", |parser| parser.parse_parameter(in_double))?;
                 spelling.push_unknown(hole, in_double);
             }
             Some(b'\'') if !in_double => {
-                self.pos += 1;
+                self.cursor.pos += 1;
                 self.parse_ansi_c(spelling)?;
             }
             Some(b'"') if !in_double => {
                 self.findings.mark_uncertain("`$\"…\"` is translated before it is used");
-                self.pos += 2;
+                self.cursor.pos += 2;
                 self.parse_double_quoted(spelling)?;
             }
-            Some(b'\\') if self.peek_byte(2) == Some(b'\n') => {
+            Some(b'\\') if self.cursor.peek_byte(2) == Some(b'\n') => {
                 return parse_error("`$` is continued on the next line");
             }
             Some(b) if b.is_ascii_alphabetic() || b == b'_' => {
-                self.pos += 1;
+                self.cursor.pos += 1;
                 let name = self.parse_name();
-                if self.peek_byte(0) == Some(b'\\') && self.peek_byte(1) == Some(b'\n') {
+                if self.cursor.peek_byte(0) == Some(b'\\') && self.cursor.peek_byte(1) == Some(b'\n') {
                     return parse_error("the name of a variable is continued on the next line");
                 }
                 spelling.push_unknown(UnknownPart::Variable { name, cut: false, bare: true }, in_double);
             }
             Some(b @ (b'0'..=b'9' | b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!')) => {
-                self.pos += 2;
+                self.cursor.pos += 2;
                 let number = matches!(b, b'#' | b'?' | b'$' | b'!');
                 spelling.push_unknown(
                     if number { UnknownPart::Number } else { UnknownPart::Anything },
@@ -65,7 +65,7 @@ impl ShellParser<'_, '_> {
                 );
             }
             _ => {
-                self.pos += 1;
+                self.cursor.pos += 1;
                 spelling.text.push(('$', true));
             }
         }
@@ -73,11 +73,11 @@ impl ShellParser<'_, '_> {
     }
 
     pub(in crate::shell) fn parse_name(&mut self) -> String {
-        let start = self.pos;
-        while self.peek_byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            self.pos += 1;
+        let start = self.cursor.pos;
+        while self.cursor.peek_byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            self.cursor.pos += 1;
         }
-        self.slice(start, self.pos).to_owned()
+        self.cursor.slice(start, self.cursor.pos).to_owned()
     }
 
     /// Parses the commands of `$( … )`, `<( … )` and similar after the opening parenthesis, and returns their
@@ -86,10 +86,10 @@ impl ShellParser<'_, '_> {
         let before = self.findings.counts();
         self.parse_inside(label, |parser| {
             parser.parse_list()?;
-            if parser.peek_byte(0) != Some(b')') {
+            if parser.cursor.peek_byte(0) != Some(b')') {
                 return parse_error(format!("syntax: {label} is not closed"));
             }
-            parser.pos += 1;
+            parser.cursor.pos += 1;
             Ok(())
         })?;
         Ok(self.output_since(before))
@@ -106,18 +106,19 @@ impl ShellParser<'_, '_> {
     /// Parses the commands between backticks. Backslashes in them change the text, so it is unescaped first.
     pub(in crate::shell) fn parse_backticks(&mut self, in_double: bool) -> ParseResult<WordShape> {
         let before = self.findings.counts();
-        let start = self.pos + 1;
+        let start = self.cursor.pos + 1;
         let mut at = start;
         let mut text = String::new();
         let mut changed = false;
-        let bytes = self.text.as_bytes();
+        let bytes = self.cursor.text.as_bytes();
         let close = loop {
-            match bytes.get(at).filter(|_| at < self.end) {
+            match bytes.get(at).filter(|_| at < self.cursor.end) {
                 None => return parse_error("a backtick is not closed"),
                 Some(b'`') => break at,
                 Some(b'\\') => {
                     changed = true;
-                    let next = self.text.get(at + 1..self.end).and_then(|rest| rest.chars().next());
+                    let next =
+                        self.cursor.text.get(at + 1..self.cursor.end).and_then(|rest| rest.chars().next());
                     let Some(next) = next else { return parse_error("a backtick is not closed") };
                     let drops = matches!(next, '$' | '`' | '\\') || (in_double && next == '"');
                     if !drops {
@@ -127,7 +128,7 @@ impl ShellParser<'_, '_> {
                     at += 1 + next.len_utf8();
                 }
                 Some(_) => {
-                    let next = self.text.get(at..self.end).and_then(|rest| rest.chars().next());
+                    let next = self.cursor.text.get(at..self.cursor.end).and_then(|rest| rest.chars().next());
                     let Some(next) = next else { return parse_error("the text ends inside a character") };
                     text.push(next);
                     at += next.len_utf8();
@@ -140,39 +141,39 @@ impl ShellParser<'_, '_> {
             self.findings.mark_uncertain("backticks contain escapes; `$( )` is clearer");
             parse_nested(&text, self.findings, inside);
         } else {
-            self.pos = start;
-            let end = std::mem::replace(&mut self.end, close);
+            self.cursor.pos = start;
+            let end = std::mem::replace(&mut self.cursor.end, close);
             let read = self.parse_inside("` `", Self::parse_whole);
-            self.end = end;
+            self.cursor.end = end;
             read?;
         }
-        self.pos = close + 1;
+        self.cursor.pos = close + 1;
         Ok(self.output_since(before))
     }
 
     /// Parses the text after `${`, including the closing brace.
     fn parse_parameter(&mut self, in_double: bool) -> ParseResult<UnknownPart> {
-        let counts = self.peek_byte(0) == Some(b'#') && self.peek_byte(1) != Some(b'}');
-        let indirect = self.peek_byte(0) == Some(b'!');
-        if indirect || (self.peek_byte(0) == Some(b'#') && self.peek_byte(1) != Some(b'}')) {
-            self.pos += 1;
+        let counts = self.cursor.peek_byte(0) == Some(b'#') && self.cursor.peek_byte(1) != Some(b'}');
+        let indirect = self.cursor.peek_byte(0) == Some(b'!');
+        if indirect || (self.cursor.peek_byte(0) == Some(b'#') && self.cursor.peek_byte(1) != Some(b'}')) {
+            self.cursor.pos += 1;
         }
         let mut name = self.parse_name();
         if name.is_empty() {
-            match self.peek_byte(0) {
+            match self.cursor.peek_byte(0) {
                 Some(b @ (b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!')) => {
                     name.push(char::from(b));
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                 }
                 Some(b'}') => {}
                 _ => return parse_error("`${` without the name of a variable"),
             }
         }
-        let element = self.peek_byte(0) == Some(b'[');
+        let element = self.cursor.peek_byte(0) == Some(b'[');
         if element {
-            self.pos += 1;
-            if (self.starts_with("@]") || self.starts_with("*]")) && !name.is_empty() {
-                self.pos += 2;
+            self.cursor.pos += 1;
+            if (self.cursor.starts_with("@]") || self.cursor.starts_with("*]")) && !name.is_empty() {
+                self.cursor.pos += 2;
                 if indirect {
                     self.skip_parameter_rest(in_double)?;
                     return Ok(UnknownPart::Anything);
@@ -181,14 +182,16 @@ impl ShellParser<'_, '_> {
                 self.parse_arithmetic("]")?;
             }
         }
-        if indirect && !name.is_empty() && !matches!(self.peek_byte(0), Some(b'@' | b'*')) {
+        if indirect && !name.is_empty() && !matches!(self.cursor.peek_byte(0), Some(b'@' | b'*')) {
             self.findings.mark_uncertain(format!("`${{!{name}}}` evaluates the value of `{name}` as a name"));
         }
         self.note_operator(&name)?;
-        let cuts = match self.peek_byte(0) {
+        let cuts = match self.cursor.peek_byte(0) {
             Some(b'}') => Some(false),
             Some(b'%' | b'#' | b'^' | b',') => Some(true),
-            Some(b':') if self.peek_byte(1).is_some_and(|b| b.is_ascii_digit() || b == b' ') => Some(true),
+            Some(b':') if self.cursor.peek_byte(1).is_some_and(|b| b.is_ascii_digit() || b == b' ') => {
+                Some(true)
+            }
             _ => None,
         };
         self.skip_parameter_rest(in_double)?;
@@ -202,7 +205,7 @@ impl ShellParser<'_, '_> {
 
     /// Records operators that assign, evaluate, or run the value.
     fn note_operator(&mut self, name: &str) -> ParseResult<()> {
-        let rest = self.slice(self.pos, self.end);
+        let rest = self.cursor.slice(self.cursor.pos, self.cursor.end);
         if rest.starts_with("@P") {
             self.findings.mark_uncertain(format!("`${{{name}@P}}` runs the value of `{name}`"));
         } else if rest.starts_with('=') || rest.starts_with(":=") {
@@ -223,28 +226,28 @@ impl ShellParser<'_, '_> {
     fn skip_parameter_rest(&mut self, in_double: bool) -> ParseResult<()> {
         let mut spelling = WordBuilder::new();
         loop {
-            match self.peek_byte(0) {
+            match self.cursor.peek_byte(0) {
                 None => return parse_error("`${` is not closed"),
                 Some(b'}') => {
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                     return Ok(());
                 }
                 Some(b'\'') if in_double => {
                     self.findings.mark_uncertain("a single quote in `${ }` between double quotes");
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                 }
-                Some(b'<' | b'>') if self.peek_byte(1) == Some(b'(') && !in_double => {
-                    self.pos += 2;
+                Some(b'<' | b'>') if self.cursor.peek_byte(1) == Some(b'(') && !in_double => {
+                    self.cursor.pos += 2;
                     self.parse_substitution("<( )")?;
                 }
                 Some(b'$') => self.parse_dollar(&mut spelling, in_double)?,
                 Some(b'"') => {
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                     self.parse_double_quoted(&mut spelling)?;
                 }
                 Some(b'{') => {
                     self.findings.mark_uncertain("a brace in `${ }`");
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                 }
                 Some(byte) => self.parse_piece(byte, &mut spelling)?,
             }
@@ -254,10 +257,10 @@ impl ShellParser<'_, '_> {
     /// Parses `$'…'` from its first quote. Parts that are not plain text are unknown.
     fn parse_ansi_c(&mut self, spelling: &mut WordBuilder) -> ParseResult<()> {
         spelling.plain = false;
-        self.pos += 1;
+        self.cursor.pos += 1;
         loop {
-            let Some(c) = self.peek_char(0) else { return parse_error("`$'` is not closed") };
-            self.pos += c.len_utf8();
+            let Some(c) = self.cursor.peek_char(0) else { return parse_error("`$'` is not closed") };
+            self.cursor.pos += c.len_utf8();
             match c {
                 '\'' => return Ok(()),
                 '\\' => match self.parse_escape()? {
@@ -272,8 +275,8 @@ impl ShellParser<'_, '_> {
 
     /// Returns the character of a backslash sequence in `$'…'`, if it is a plain one.
     fn parse_escape(&mut self) -> ParseResult<Option<char>> {
-        let Some(c) = self.peek_char(0) else { return parse_error("`$'` is not closed") };
-        self.pos += c.len_utf8();
+        let Some(c) = self.cursor.peek_char(0) else { return parse_error("`$'` is not closed") };
+        self.cursor.pos += c.len_utf8();
         let number = match c {
             'a' => return Ok(Some('\u{7}')),
             'b' => return Ok(Some('\u{8}')),
@@ -285,25 +288,15 @@ impl ShellParser<'_, '_> {
             'v' => return Ok(Some('\u{b}')),
             '\\' | '\'' | '"' | '?' => return Ok(Some(c)),
             '0'..='7' => {
-                self.pos -= 1;
-                self.parse_digits(8, 3)
+                self.cursor.pos -= 1;
+                self.cursor.parse_digits(8, 3)
             }
-            'x' => self.parse_digits(16, 2),
-            'u' => self.parse_digits(16, 4),
-            'U' => self.parse_digits(16, 8),
+            'x' => self.cursor.parse_digits(16, 2),
+            'u' => self.cursor.parse_digits(16, 4),
+            'U' => self.cursor.parse_digits(16, 8),
             _ => None,
         };
         // NUL truncates the word, and above ASCII the bytes depend on the locale.
         Ok(number.and_then(char::from_u32).filter(|c| c.is_ascii() && *c != '\0'))
-    }
-
-    fn parse_digits(&mut self, radix: u32, most: usize) -> Option<u32> {
-        let mut value = None;
-        for _ in 0..most {
-            let Some(digit) = self.peek_byte(0).and_then(|b| char::from(b).to_digit(radix)) else { break };
-            value = Some(value.unwrap_or(0_u32).wrapping_mul(radix).wrapping_add(digit));
-            self.pos += 1;
-        }
-        value
     }
 }

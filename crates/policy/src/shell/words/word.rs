@@ -108,41 +108,41 @@ impl WordBuilder {
 impl ShellParser<'_, '_> {
     /// Parses the next word, if there is one.
     pub(in crate::shell) fn parse_word(&mut self, mode: WordMode) -> ParseResult<Option<WordToken>> {
-        self.skip_blanks();
-        let start = self.pos;
+        self.cursor.skip_blanks();
+        let start = self.cursor.pos;
         if mode == WordMode::MayAssign
             && let Some(token) = self.parse_assignment()?
         {
             return Ok(Some(token));
         }
         let mut spelling = WordBuilder::new();
-        while let Some(byte) = self.peek_byte(0) {
+        while let Some(byte) = self.cursor.peek_byte(0) {
             match byte {
                 b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' => break,
                 b'<' | b'>' => {
-                    if self.peek_byte(1) != Some(b'(') {
+                    if self.cursor.peek_byte(1) != Some(b'(') {
                         break;
                     }
                     let what = if byte == b'<' { "<( )" } else { ">( )" };
-                    self.pos += 2;
+                    self.cursor.pos += 2;
                     self.parse_substitution(what)?;
                     spelling.push_unknown(UnknownPart::Pipe, true);
                 }
                 _ => self.parse_piece(byte, &mut spelling)?,
             }
         }
-        if self.pos == start {
+        if self.cursor.pos == start {
             return Ok(None);
         }
-        let redirects = self.peek_byte(0).is_some_and(|b| b == b'<' || b == b'>');
-        if redirects && self.slice(start, self.pos).contains("\\\n") {
+        let redirects = self.cursor.peek_byte(0).is_some_and(|b| b == b'<' || b == b'>');
+        if redirects && self.cursor.slice(start, self.cursor.pos).contains("\\\n") {
             return parse_error("a possible descriptor of a redirection is continued on the next line");
         }
         Ok(Some(self.finish_token(start, spelling, mode)))
     }
 
     fn finish_token(&mut self, start: usize, spelling: WordBuilder, mode: WordMode) -> WordToken {
-        let raw = self.slice(start, self.pos).to_owned();
+        let raw = self.cursor.slice(start, self.cursor.pos).to_owned();
         let mut known = spelling.known;
         let expands = mode != WordMode::Value;
         if expands && spelling.has_globs && raw != "[" && has_glob(&spelling.text) {
@@ -166,10 +166,10 @@ impl ShellParser<'_, '_> {
     /// Parses one character or quoted part of a word.
     pub(in crate::shell) fn parse_piece(&mut self, byte: u8, spelling: &mut WordBuilder) -> ParseResult<()> {
         match byte {
-            b'\\' => match self.peek_char(1) {
-                Some('\n') => self.pos += 2,
+            b'\\' => match self.cursor.peek_char(1) {
+                Some('\n') => self.cursor.pos += 2,
                 Some(c) => {
-                    self.pos += 1 + c.len_utf8();
+                    self.cursor.pos += 1 + c.len_utf8();
                     spelling.plain = false;
                     spelling.text.push((c, true));
                 }
@@ -180,7 +180,7 @@ impl ShellParser<'_, '_> {
                 spelling.push_quoted(&text);
             }
             b'"' => {
-                self.pos += 1;
+                self.cursor.pos += 1;
                 self.parse_double_quoted(spelling)?;
             }
             b'$' => self.parse_dollar(spelling, false)?,
@@ -189,10 +189,10 @@ impl ShellParser<'_, '_> {
                 spelling.push_unknown(UnknownPart::Output(printed), false);
             }
             _ => {
-                let Some(c) = self.peek_char(0) else {
+                let Some(c) = self.cursor.peek_char(0) else {
                     return parse_error("the text ends inside a character");
                 };
-                self.pos += c.len_utf8();
+                self.cursor.pos += c.len_utf8();
                 match c {
                     '*' | '?' | '[' => spelling.has_globs = true,
                     '{' => spelling.has_braces = true,
@@ -208,15 +208,11 @@ impl ShellParser<'_, '_> {
         Ok(())
     }
 
-    pub(in crate::shell) fn peek_char(&self, ahead: usize) -> Option<char> {
-        self.text.get(self.pos + ahead..self.end)?.chars().next()
-    }
-
     pub(in crate::shell) fn parse_single_quoted(&mut self) -> ParseResult<String> {
-        let rest = self.text.get(self.pos + 1..self.end).unwrap_or_default();
+        let rest = self.cursor.text.get(self.cursor.pos + 1..self.cursor.end).unwrap_or_default();
         let Some(length) = rest.find('\'') else { return parse_error("a single quote is not closed") };
         let text = rest.get(..length).unwrap_or_default().to_owned();
-        self.pos += length + 2;
+        self.cursor.pos += length + 2;
         Ok(text)
     }
 
@@ -224,10 +220,10 @@ impl ShellParser<'_, '_> {
     pub(in crate::shell) fn parse_double_quoted(&mut self, spelling: &mut WordBuilder) -> ParseResult<()> {
         spelling.plain = false;
         loop {
-            match self.peek_byte(0) {
+            match self.cursor.peek_byte(0) {
                 None => return parse_error("a double quote is not closed"),
                 Some(b'"') => {
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                     return Ok(());
                 }
                 Some(byte) => self.parse_in_double(byte, spelling)?,
@@ -238,14 +234,14 @@ impl ShellParser<'_, '_> {
     /// Parses one character or expansion between double quotes or in a here-document.
     fn parse_in_double(&mut self, byte: u8, spelling: &mut WordBuilder) -> ParseResult<()> {
         match byte {
-            b'\\' => match self.peek_char(1) {
-                Some('\n') => self.pos += 2,
+            b'\\' => match self.cursor.peek_char(1) {
+                Some('\n') => self.cursor.pos += 2,
                 Some(c @ ('$' | '`' | '"' | '\\')) => {
-                    self.pos += 2;
+                    self.cursor.pos += 2;
                     spelling.text.push((c, true));
                 }
                 _ => {
-                    self.pos += 1;
+                    self.cursor.pos += 1;
                     spelling.text.push(('\\', true));
                 }
             },
@@ -255,10 +251,10 @@ impl ShellParser<'_, '_> {
                 spelling.push_unknown(UnknownPart::Output(printed), true);
             }
             _ => {
-                let Some(c) = self.peek_char(0) else {
+                let Some(c) = self.cursor.peek_char(0) else {
                     return parse_error("the text ends inside a character");
                 };
-                self.pos += c.len_utf8();
+                self.cursor.pos += c.len_utf8();
                 spelling.text.push((c, true));
             }
         }
@@ -268,7 +264,7 @@ impl ShellParser<'_, '_> {
     /// Parses the expanded body of a here-document up to `end`.
     pub(in crate::shell) fn parse_heredoc_text(&mut self) -> ParseResult<()> {
         let mut spelling = WordBuilder::new();
-        while let Some(byte) = self.peek_byte(0) {
+        while let Some(byte) = self.cursor.peek_byte(0) {
             self.parse_in_double(byte, &mut spelling)?;
             spelling.text.clear();
             spelling.unknown_parts.clear();
@@ -278,16 +274,17 @@ impl ShellParser<'_, '_> {
 
     /// Parses the delimiter of a here-document; returns it and whether any of it is quoted.
     pub(in crate::shell) fn parse_delimiter(&mut self) -> ParseResult<Option<(String, bool)>> {
-        let start = self.pos;
+        let start = self.cursor.pos;
         let mut spelling = WordBuilder::new();
-        while let Some(byte) = self.peek_byte(0) {
+        while let Some(byte) = self.cursor.peek_byte(0) {
             match byte {
                 b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>' => break,
                 b'$' | b'`' => {
                     return parse_error("the delimiter of a here-document contains `$` or a backtick");
                 }
                 b'"' if self
-                    .slice(self.pos, self.end)
+                    .cursor
+                    .slice(self.cursor.pos, self.cursor.end)
                     .chars()
                     .skip(1)
                     .take_while(|c| *c != '"')
@@ -302,31 +299,35 @@ impl ShellParser<'_, '_> {
         if text.contains('\n') {
             return parse_error("the delimiter of a here-document contains a newline");
         }
-        let quoted = self.slice(start, self.pos).contains(['\'', '"', '\\']);
-        Ok((self.pos > start).then_some((text, quoted)))
+        let quoted = self.cursor.slice(start, self.cursor.pos).contains(['\'', '"', '\\']);
+        Ok((self.cursor.pos > start).then_some((text, quoted)))
     }
 
     /// Parses `name=value`, `name+=value`, `name[i]=value` or `name=( … )`, if there is one.
     fn parse_assignment(&mut self) -> ParseResult<Option<WordToken>> {
-        let start = self.pos;
-        while self.peek_byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            self.pos += 1;
+        let start = self.cursor.pos;
+        while self.cursor.peek_byte(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            self.cursor.pos += 1;
         }
-        let name = self.slice(start, self.pos).to_owned();
+        let name = self.cursor.slice(start, self.cursor.pos).to_owned();
         self.reject_split_assignment()?;
         let named = name.chars().next().is_some_and(|c| !c.is_ascii_digit());
         if !named || !self.parse_subscript(&name)? {
-            self.pos = start;
+            self.cursor.pos = start;
             return Ok(None);
         }
-        let operator = if self.starts_with("+=") { 2 } else { usize::from(self.peek_byte(0) == Some(b'=')) };
+        let operator = if self.cursor.starts_with("+=") {
+            2
+        } else {
+            usize::from(self.cursor.peek_byte(0) == Some(b'='))
+        };
         if operator == 0 {
-            self.pos = start;
+            self.cursor.pos = start;
             return Ok(None);
         }
-        self.pos += operator;
-        let value_start = self.pos;
-        let value = if self.peek_byte(0) == Some(b'(') {
+        self.cursor.pos += operator;
+        let value_start = self.cursor.pos;
+        let value = if self.cursor.peek_byte(0) == Some(b'(') {
             self.parse_array()?;
             WordToken {
                 start: value_start,
@@ -339,12 +340,12 @@ impl ShellParser<'_, '_> {
             }
         } else {
             let mut spelling = WordBuilder::new();
-            while let Some(byte) = self.peek_byte(0) {
+            while let Some(byte) = self.cursor.peek_byte(0) {
                 match byte {
                     b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' => break,
-                    b'<' | b'>' if self.peek_byte(1) != Some(b'(') => break,
+                    b'<' | b'>' if self.cursor.peek_byte(1) != Some(b'(') => break,
                     b'<' | b'>' => {
-                        self.pos += 2;
+                        self.cursor.pos += 2;
                         self.parse_substitution("<( )")?;
                         spelling.push_unknown(UnknownPart::Pipe, true);
                     }
@@ -354,13 +355,13 @@ impl ShellParser<'_, '_> {
             self.finish_token(value_start, spelling, WordMode::Value)
         };
         let appends = operator == 2;
-        let raw = self.slice(start, self.pos).to_owned();
-        let left = self.slice(start, value_start).to_owned();
+        let raw = self.cursor.slice(start, self.cursor.pos).to_owned();
+        let left = self.cursor.slice(start, value_start).to_owned();
         let known = value.known.as_ref().map(|value| format!("{left}{value}"));
         let value = match value.known {
             Some(value) if !appends => ShellWord::Known(value),
             _ => ShellWord::Unknown {
-                raw: self.slice(value_start, self.pos).to_owned(),
+                raw: self.cursor.slice(value_start, self.cursor.pos).to_owned(),
                 shape: value.shape.filter(|_| !appends).unwrap_or_else(WordShape::any_text),
             },
         };
@@ -370,7 +371,7 @@ impl ShellParser<'_, '_> {
 
     /// Rejects an assignment whose name continues on the next line.
     fn reject_split_assignment(&self) -> ParseResult<()> {
-        let rest = self.slice(self.pos, self.end);
+        let rest = self.cursor.slice(self.cursor.pos, self.cursor.end);
         if !rest.starts_with("\\\n") {
             return Ok(());
         }
@@ -384,10 +385,10 @@ impl ShellParser<'_, '_> {
 
     /// Skips `[i]`; returns false if it is not the subscript of an assignment.
     fn parse_subscript(&mut self, name: &str) -> ParseResult<bool> {
-        if self.peek_byte(0) != Some(b'[') {
+        if self.cursor.peek_byte(0) != Some(b'[') {
             return Ok(true);
         }
-        let rest = self.slice(self.pos + 1, self.end);
+        let rest = self.cursor.slice(self.cursor.pos + 1, self.cursor.end);
         let inner: String = rest.chars().take_while(|c| *c != ']').collect();
         let simple = |c: char| c.is_ascii_alphanumeric() || "_$+-*/@".contains(c);
         if !inner.chars().all(simple) || inner.len() + 1 > rest.len() {
@@ -396,23 +397,23 @@ impl ShellParser<'_, '_> {
             return Ok(false);
         }
         self.note_evaluated_names(&inner);
-        self.pos += inner.len() + 2;
+        self.cursor.pos += inner.len() + 2;
         Ok(true)
     }
 
     /// Parses the `( … )` of an array.
     fn parse_array(&mut self) -> ParseResult<()> {
-        self.pos += 1;
+        self.cursor.pos += 1;
         loop {
             self.skip_newlines()?;
-            if self.peek_byte(0) == Some(b')') {
-                self.pos += 1;
-                if self.peek_byte(0).is_some_and(|b| !b" \t\n;&|<>()".contains(&b)) {
+            if self.cursor.peek_byte(0) == Some(b')') {
+                self.cursor.pos += 1;
+                if self.cursor.peek_byte(0).is_some_and(|b| !b" \t\n;&|<>()".contains(&b)) {
                     return parse_error("text directly follows an array");
                 }
                 return Ok(());
             }
-            if self.peek_byte(0) == Some(b'[') {
+            if self.cursor.peek_byte(0) == Some(b'[') {
                 self.findings.mark_uncertain("an array has subscripts, which bash evaluates");
             }
             if self.parse_word(WordMode::Plain)?.is_none() {

@@ -3,11 +3,11 @@
 
 use minke_protocol::{Compact, Fork, Method, Set, Undo};
 
-use super::super::format::{format_count, format_dollars};
 use super::super::load_log::LogViewKind;
 use super::super::{App, AppEffect, PendingReply};
 use crate::backend::BackendRequest;
 use crate::keys::Action;
+use minke_text::{format_count, format_dollars};
 
 macro_rules! commands {
     ($($variant:ident = $name:literal, $says:literal;)+) => {
@@ -252,10 +252,9 @@ fn scope_lines(summary: &str) -> Vec<String> {
 impl Command {
     /// Returns the most similar command with one or two different letters.
     fn suggest_command(word: &str) -> Option<Command> {
-        let far = |command: &Command| strsim::osa_distance(command.name(), word);
-        let nearest = Command::ALL.iter().copied().min_by_key(far)?;
-        let most = if nearest.name().len() > 5 { 2 } else { 1 };
-        (far(&nearest) <= most && word.len() > 2).then_some(nearest)
+        let name = minke_text::nearest_name(word, Command::ALL.iter().map(|command| command.name()), 2)?;
+        let is_near = name.len() > 5 || minke_text::edit_distance(name, word) <= 1;
+        Command::ALL.iter().copied().find(|command| command.name() == name && is_near && word.len() > 2)
     }
 
     fn needs_pod(self) -> bool {

@@ -4,9 +4,10 @@ use minke_record::{Millis, Position, SessionId};
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
-use super::super::format::{format_age, to_one_line};
+use super::super::format::to_one_line;
 use crate::backend::{ModelLine, WorkTarget};
 use crate::panes::ThreadRow;
+use minke_text::format_age;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::app) struct ListOverlay {

@@ -4,7 +4,7 @@ use minke_protocol::{Method, Rewind, RewindTargets};
 use minke_record::SessionId;
 use minke_view::ContextUsage;
 
-use super::super::format::{format_age, to_one_line};
+use super::super::format::to_one_line;
 use super::super::views::list::{ListKind, ListOverlay, ListRow, RowAction, model_row};
 use super::super::{App, PendingReply};
 use crate::backend::{BackendRequest, ModelLine, SkillLine};
@@ -14,6 +14,7 @@ use crate::panes::{
     self, AsksPane, ContextPane, DiffPane, HelpPane, PodsPane, RowSelection, TasksPane, ThreadRow,
     ThreadsPane,
 };
+use minke_text::format_age;
 
 /// Rows per page key.
 const PAGE_ROWS: isize = 10;

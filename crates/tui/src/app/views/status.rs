@@ -4,10 +4,11 @@ use minke_protocol::{Activity, Status};
 use ratatui::text::{Line, Span};
 
 use super::super::App;
-use super::super::format::{format_count, format_dollars, to_one_line};
+use super::super::format::to_one_line;
 use super::super::session::{AttachedSession, ConnectionState};
 use crate::keys::Action;
 use crate::paint::{Clean, StyleRole, StyledText, truncate_line};
+use minke_text::{format_count, format_dollars};
 
 /// The frames of the activity indicator.
 const SPINNER: [&str; 4] = ["◐", "◓", "◑", "◒"];
