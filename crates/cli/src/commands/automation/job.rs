@@ -22,6 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum length of a detail in a list.
 const MAX_DETAIL_CHARS: usize = 60;
 
+/// Start, list, pause, resume and cancel background jobs
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// Start a job in the background
@@ -63,7 +64,7 @@ pub(crate) struct JobRunArgs {
     #[arg(long, value_name = "TIMES")]
     retries: Option<u32>,
     /// Fail the job after N seconds
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// When to restart: on_crash (default), never or always
     #[arg(long, value_name = "WHEN")]

@@ -21,6 +21,7 @@ use crate::session::settings::{config_error, declare_pod};
 /// Mark for a value that is not set.
 const UNSET_MARK: &str = "–";
 
+/// Show or edit configuration and where each value comes from
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every key with the value that a new pod would get here

@@ -14,6 +14,7 @@ use crate::output::CliOutput;
 use crate::session::create::NewPod;
 use crate::session::references::ReferenceScope;
 
+/// List, show and check skills and workflows
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
     /// List every skill and workflow that can be used here
