@@ -53,7 +53,7 @@ pub(crate) fn bench_terminal(built: &BenchBinaries) -> Result<Vec<BenchFigure>, 
         Ok(begun.elapsed().as_secs_f64() * 1_000.0)
     };
     home.write_config("config.toml", &format!("[model]\nref = \"{long}\"\n"))?;
-    let alone = take_samples(PAINTS, || paint("what is to be done?", &[]))?;
+    let alone = take_samples(PAINTS, || paint("describe a task", &[]))?;
     let attached = take_samples(PAINTS, || paint(LAST_LINE, &["attach", "long"]))?;
     let version = take_samples(PAINTS, || paint("minke", &["--version"]))?;
     let floor =
@@ -132,7 +132,7 @@ fn start_asked_terminal(
     let mut command = home.minke_command(&[]);
     command.current_dir(dir);
     let mut stage = TerminalStage::open_terminal(command, SIZE).map_err(|e| e.to_string())?;
-    stage.wait_for_text("what is to be done?")?;
+    stage.wait_for_text("describe a task")?;
     stage.read_for(THINKING_TIME)?;
     Ok(stage)
 }
@@ -282,7 +282,7 @@ fn long_thread_script() -> String {
     for turn in 1..=TURNS {
         writeln!(
             script,
-            "[[turn]]\ntext = \"Step {turn}: **look** at `line {turn}` of the file, and\\n\\n- say what it is\\n- go on\"\n[[turn.call]]\ntool = \"Read\"\nargs = {{ file_path = \"file\", offset = {turn}, limit = 1 }}"
+            "[[turn]]\ntext = \"Step {turn}: **look** at `line {turn}` of the file, and\\n\\n- say what it is\\n- continue\"\n[[turn.call]]\ntool = \"Read\"\nargs = {{ file_path = \"file\", offset = {turn}, limit = 1 }}"
         )
         .expect("writing to a string cannot fail");
     }

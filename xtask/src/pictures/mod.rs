@@ -170,7 +170,7 @@ const SCENES: [(&str, &str, SceneFn); 4] = [
 fn stage_conversation(house: &SceneHome) -> Result<TerminalStage, String> {
     let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", FIX_SCRIPT)?, SIZE)
         .map_err(error_text)?;
-    stage.wait_for_still_text("what is to be done?")?;
+    stage.wait_for_still_text("describe a task")?;
     stage.press_keys("Let the greeting say whom it greets\r").map_err(error_text)?;
     stage.wait_for_still_text("takes it back")?;
     Ok(stage)
@@ -179,7 +179,7 @@ fn stage_conversation(house: &SceneHome) -> Result<TerminalStage, String> {
 fn stage_ask(house: &SceneHome) -> Result<TerminalStage, String> {
     let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", ASK_SCRIPT)?, SIZE)
         .map_err(error_text)?;
-    stage.wait_for_still_text("what is to be done?")?;
+    stage.wait_for_still_text("describe a task")?;
     stage.press_keys("Publish it when the tests are green\r").map_err(error_text)?;
     stage.wait_for_still_text("git push origin main")?;
     Ok(stage)
@@ -187,7 +187,7 @@ fn stage_ask(house: &SceneHome) -> Result<TerminalStage, String> {
 
 fn stage_pods(house: &SceneHome) -> Result<TerminalStage, String> {
     for (name, script) in [("parser", TALK_SCRIPT), ("release", ASK_SCRIPT), ("docs", TALK_SCRIPT)] {
-        house.start_pod(name, script, "Go on with it")?;
+        house.start_pod(name, script, "Continue with it")?;
     }
     let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", TALK_SCRIPT)?, SIZE)
         .map_err(error_text)?;
