@@ -53,8 +53,10 @@ pub(crate) struct JobRunArgs {
     /// Working directory (default: this one)
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    #[arg(long)]
+    /// Profile: NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
+    #[arg(long, value_name = "SELECTOR")]
     profile: Option<String>,
+    /// Name of the job (default: the profile's or the directory's)
     #[arg(long)]
     name: Option<String>,
     /// Shell command that must succeed; a failure's output is the next input

@@ -137,8 +137,10 @@ pub(crate) struct ThreadCreateArgs {
     /// Working directory (default: this one)
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    #[arg(long)]
+    /// Profile: NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
+    #[arg(long, value_name = "SELECTOR")]
     profile: Option<String>,
+    /// Name of the thread (default: the profile's or the directory's)
     #[arg(long)]
     name: Option<String>,
     /// JSON to store with the thread
@@ -207,7 +209,12 @@ pub(crate) struct ThreadMessageArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum GoalCommand {
     /// Set the goal; runs continue until it is reached
-    Set { name: String, objective: String },
+    Set {
+        /// Name of a pod, or id or id prefix of a session
+        name: String,
+        /// The goal, as a text for the model
+        objective: String,
+    },
     /// Show the goal
     Get(ThreadNameArgs),
     /// Clear the goal
@@ -218,14 +225,21 @@ pub(crate) enum GoalCommand {
 pub(crate) enum CheckpointCommand {
     /// Save a checkpoint, with optional JSON
     Save {
+        /// Name of a pod, or id or id prefix of a session
         name: String,
         /// Id of the checkpoint (default: a new one)
         id: Option<String>,
+        /// State to store with the checkpoint
         #[arg(long, value_name = "JSON")]
         state: Option<String>,
     },
     /// Show a checkpoint; without an id, the current position
-    Load { name: String, id: Option<String> },
+    Load {
+        /// Name of a pod, or id or id prefix of a session
+        name: String,
+        /// Id of the checkpoint (default: `latest`, the head)
+        id: Option<String>,
+    },
     /// List checkpoints, newest first
     List(ThreadNameArgs),
 }

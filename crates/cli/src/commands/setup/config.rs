@@ -31,7 +31,10 @@ pub(crate) enum ConfigCommand {
     /// Set a key in your config.toml; keeps comments and order
     Set(ConfigSetArgs),
     /// Remove a key from your config.toml
-    Unset { key: String },
+    Unset {
+        /// For example worker.max_turns, sandbox.env.set.PORT or web
+        key: String,
+    },
     /// Print the paths of the configuration files
     Path,
     /// Check the configuration files and report ignored keys

@@ -33,6 +33,7 @@ pub(crate) enum ProfileCommand {
     },
     /// Check these profiles, or all registered ones, without using them
     Check {
+        /// NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
         #[arg(value_name = "SELECTOR")]
         selectors: Vec<String>,
     },

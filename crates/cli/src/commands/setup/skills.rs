@@ -21,6 +21,7 @@ pub(crate) enum SkillsCommand {
     List,
     /// Print the text of a skill or workflow
     Show {
+        /// Name of the skill or workflow
         name: String,
         /// Print byte for byte; a terminal still gets clean text
         #[arg(long)]
@@ -28,6 +29,7 @@ pub(crate) enum SkillsCommand {
     },
     /// Check the skills in these directories (default: all here)
     Check {
+        /// Directories with skills
         #[arg(value_name = "DIR")]
         dirs: Vec<PathBuf>,
     },

@@ -55,6 +55,19 @@ fn subcommand_lines(help: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Fails if an argument or option has no description, on its line or on the next one.
+#[track_caller]
+fn assert_arguments_described(command: &str, help: &str) {
+    let lines: Vec<&str> = help.lines().collect();
+    for pair in lines.windows(2) {
+        let named = pair[0].trim_start();
+        let indent = pair[0].len() - named.len();
+        let is_argument = named.starts_with(['-', '<', '[']) && (2..=6).contains(&indent);
+        let is_bare = !named.contains("  ") && !pair[1].starts_with("          ");
+        assert!(!(is_argument && is_bare), "{command}: `{named}` has no description:\n{help}");
+    }
+}
+
 #[track_caller]
 fn assert_imperative(command: &str, description: &str) {
     let verb = description.split([' ', ',']).next().unwrap_or_default();
@@ -94,9 +107,12 @@ fn every_command_is_described_in_one_imperative_line() {
         assert!(help.starts_with(&command.description), "{}: another first line:\n{help}", command.name);
         for (name, description) in subcommand_lines(&help) {
             assert_imperative(&format!("{} {name}", command.name), &description);
+            let help = world.run_minke(&[&command.name, &name, "--help"]).out;
+            assert_arguments_described(&format!("{} {name}", command.name), &help);
         }
         for line in help.lines() {
             assert!(line.chars().count() <= 100, "{}: a line of `--help` is too long: {line}", command.name);
         }
+        assert_arguments_described(&command.name, &help);
     }
 }

@@ -22,11 +22,11 @@ pub(crate) struct PolicyCheckArgs {
     /// Shell command, as the model would pass it to Bash
     #[arg(value_name = "LINE", required_unless_present_any = ["path", "host", "tool"])]
     line: Option<String>,
-    /// Posture to assume (default: the one for this machine's sandbox)
-    #[arg(long, value_name = "plan|deny|ask|auto|full")]
+    /// Posture to assume: plan, deny, ask, auto, full (default: sandbox's)
+    #[arg(long)]
     posture: Option<Posture>,
     /// Sandbox backend to assume (default: the one of this machine)
-    #[arg(long, value_name = "TIER")]
+    #[arg(long, value_name = "BACKEND")]
     tier: Option<SandboxBackend>,
     /// `Read` or `Write` with --path, or an MCP tool `mcp__SERVER__TOOL`
     #[arg(long, value_name = "NAME", conflicts_with = "line")]
