@@ -1,22 +1,22 @@
-//! Any text as a shell line: reading ends within its bounds, gives the same twice, shows nothing that does not show, and
-//! is unsure of what a person could not read. Nothing panics.
+//! Any text as a shell line: parsing stays within its limits, returns the same twice, displays no control characters, and
+//! is uncertain about text that a user could not see. Nothing panics.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use minke_policy::shell::{self, COMMANDS};
+use minke_policy::shell::{MAX_COMMANDS, parse_shell_line};
 
 fuzz_target!(|line: &str| {
-    let read = shell::read(line);
-    assert_eq!(read, shell::read(line));
-    assert!(read.commands.len() <= COMMANDS && read.redirects.len() <= COMMANDS);
-    for shown in read.shown() {
-        assert!(!shown.chars().any(char::is_control), "{shown:?}");
+    let parsed = parse_shell_line(line);
+    assert_eq!(parsed, parse_shell_line(line));
+    assert!(parsed.commands.len() <= MAX_COMMANDS && parsed.redirects.len() <= MAX_COMMANDS);
+    for text in parsed.command_texts() {
+        assert!(!text.chars().any(char::is_control), "{text:?}");
     }
-    if read.unsure.is_none() {
+    if parsed.uncertain_reason.is_none() {
         assert!(!line.contains(['\r', '\0', '\u{1b}', '\u{202e}', '\u{200b}']));
-        for command in &read.commands {
-            assert!(command.words.first().is_some_and(|word| word.known().is_some()));
+        for command in &parsed.commands {
+            assert!(command.words.first().is_some_and(|word| word.as_known().is_some()));
         }
     }
 });

@@ -1,46 +1,51 @@
-//! Any bytes as a provider's answer, in any scheme, cut anywhere: nothing panics, the cuts do not show, and the stream
-//! contract holds: starts are numbered, pieces and stops belong to open blocks, a reply that is done has no open block,
-//! `Done` is last.
+//! Any bytes as a provider's response, in any scheme, cut anywhere: nothing panics, the cuts change nothing, and the stream
+//! keeps its contract: starts have increasing numbers, pieces and stops belong to open blocks, a complete reply has no open
+//! block, `Done` is last.
 
 #![no_main]
-#![allow(dead_code, unused_imports, reason = "the modules are taken from a crate that uses more of them")]
+#![allow(dead_code, unused_imports, reason = "the modules belong to a crate that uses more of them")]
 
 use libfuzzer_sys::fuzz_target;
 use minke_model::{BlockKind, ModelEvent};
 
-// Taken by path, because their crate stands on a whole HTTP stack and a fuzz target should build quickly.
+// Included by path, because their crate depends on an HTTP stack and a fuzz target should build quickly.
 #[path = "../../crates/llm/src/classify/mod.rs"]
 mod classify;
 #[path = "../../crates/llm/src/decode/mod.rs"]
 mod decode;
 #[path = "../../crates/llm/src/error.rs"]
-mod problem;
+mod error;
 #[path = "../../crates/llm/src/settings.rs"]
 mod settings;
 
-use decode::Decoder;
-use problem::Problem;
-use settings::Scheme;
+use decode::ReplyDecoder;
+use error::ProviderError;
+use settings::WireScheme;
 
-const SCHEMES: [Scheme; 5] =
-    [Scheme::Anthropic, Scheme::OpenaiResponses, Scheme::OpenaiChat, Scheme::Gemini, Scheme::Scripted];
+const SCHEMES: [WireScheme; 5] = [
+    WireScheme::Anthropic,
+    WireScheme::OpenaiResponses,
+    WireScheme::OpenaiChat,
+    WireScheme::Gemini,
+    WireScheme::Scripted,
+];
 
 fuzz_target!(|input: (u8, u8, &[u8])| {
     let (which, piece, body) = input;
     let scheme = SCHEMES[usize::from(which) % SCHEMES.len()];
-    let whole = read(scheme, [body].into_iter());
-    assert_eq!(whole, read(scheme, body.chunks(usize::from(piece).max(1))), "{scheme:?}");
-    check(&whole.0, &whole.1);
+    let whole = decode_pieces(scheme, [body].into_iter());
+    assert_eq!(whole, decode_pieces(scheme, body.chunks(usize::from(piece).max(1))), "{scheme:?}");
+    check_contract(&whole.0, &whole.1);
 });
 
-type Read = (Vec<ModelEvent>, Result<(), Problem>, u64);
+type DecodedReply = (Vec<ModelEvent>, Result<(), ProviderError>, u64);
 
-fn read<'a>(scheme: Scheme, pieces: impl Iterator<Item = &'a [u8]>) -> Read {
-    let mut decoder = Decoder::new(scheme);
+fn decode_pieces<'a>(scheme: WireScheme, pieces: impl Iterator<Item = &'a [u8]>) -> DecodedReply {
+    let mut decoder = ReplyDecoder::new(scheme);
     let mut events = Vec::new();
     let mut result = Ok(());
     for piece in pieces {
-        result = decoder.push(piece, &mut events);
+        result = decoder.push_bytes(piece, &mut events);
         if result.is_err() {
             break;
         }
@@ -51,7 +56,7 @@ fn read<'a>(scheme: Scheme, pieces: impl Iterator<Item = &'a [u8]>) -> Read {
     (events, result, decoder.unknown_events())
 }
 
-fn check(events: &[ModelEvent], result: &Result<(), Problem>) {
+fn check_contract(events: &[ModelEvent], result: &Result<(), ProviderError>) {
     let mut open: Vec<bool> = Vec::new();
     let mut ids: Vec<&str> = Vec::new();
     let at = |index: u32| usize::try_from(index).expect("32 bits");
@@ -71,8 +76,8 @@ fn check(events: &[ModelEvent], result: &Result<(), Problem>) {
                 assert_eq!(number + 1, events.len());
                 assert!(!open.contains(&true));
             }
-            ModelEvent::Usage(_) | ModelEvent::Unknown { .. } => {}
-            ModelEvent::Tape(_) | ModelEvent::Recorded { .. } => panic!("no business of a decoder"),
+            ModelEvent::Usage(_) | ModelEvent::Unknown { .. } | ModelEvent::StopDetail { .. } => {}
+            ModelEvent::RecordingPart(_) | ModelEvent::Recording { .. } => panic!("a decoder records nothing"),
         }
     }
     let done = matches!(events.last(), Some(ModelEvent::Done { .. }));

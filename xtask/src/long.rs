@@ -27,7 +27,7 @@ const SUITES: &[LongSuite] = &[
     LongSuite {
         name: "full",
         description: "a home on disks of 200 kB to 6 MiB that fill up",
-        args: &["test", "--release", "-p", "minke-cli", "--test", "cli", "full::", "--", "--nocapture"],
+        args: &["test", "--release", "-p", "minke-cli", "--test", "cli", "full_disk::", "--", "--nocapture"],
         counts: &[LONG_ENV],
     },
     LongSuite {
@@ -70,7 +70,7 @@ const SUITES: &[LongSuite] = &[
             "minke-cli",
             "--test",
             "cli",
-            "idle_crowd::",
+            "idle_pods::",
             "--",
             "--nocapture",
             "--test-threads=1",

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 /// The allowed arguments of `Command::new` in a product file: a program from the lookup, a fixed absolute
 /// path, or this program's own file.
 const REVIEWED_STARTS: [(&str, &str); 11] = [
-    ("crates/cli/src/store.rs", "program"),
-    ("crates/cli/src/top/mod.rs", "std::env::current_exe()?"),
-    ("crates/cli/src/tour/launcher.rs", "binary"),
-    ("crates/cli/src/tour/workspace.rs", "sh"),
+    ("crates/cli/src/process/store.rs", "program"),
+    ("crates/cli/src/commands/watch/top/mod.rs", "std::env::current_exe()?"),
+    ("crates/cli/src/commands/diagnostics/tour/launcher.rs", "binary"),
+    ("crates/cli/src/commands/diagnostics/tour/workspace.rs", "sh"),
     ("crates/client/src/launch.rs", "current_executable().map_err(failed(\"find the executable of\"))?"),
-    ("crates/exec/src/fence/spare.rs", "helper.path()"),
+    ("crates/exec/src/sandbox/helper/spare.rs", "helper.path()"),
     ("crates/exec/src/git.rs", "&self.program"),
     ("crates/host/src/instance.rs", "executable"),
     // Sets the umask of a program that its callers looked up.
@@ -29,11 +29,11 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
 /// root, which protects the directories in `PATH` from writes.
 const PATH_READERS: [&str; 5] = [
     "crates/programs/src/lib.rs",
-    "crates/cli/src/create.rs",
-    "crates/exec/src/fence/places.rs",
-    "crates/exec/src/fence/helper.rs",
+    "crates/cli/src/session/create.rs",
+    "crates/exec/src/sandbox/system_paths.rs",
+    "crates/exec/src/sandbox/helper.rs",
     // It hashes files that a command may find there, and starts nothing.
-    "crates/driver/src/scripts.rs",
+    "crates/driver/src/calls/script_check.rs",
 ];
 
 /// Code that reads or splits `PATH`.

@@ -18,26 +18,29 @@ use crate::error::{CliError, ExitKind};
 
 pub(crate) use sanitize::{escape_json, sanitize_text};
 
+/// Heading of the options that every command has, in `--help`.
+const GLOBAL_HEADING: &str = "Global options";
+
 /// Options of every command.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct GlobalOptions {
     /// Print the result as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) json: bool,
     /// Print only the result
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) quiet: bool,
-    /// Colour the output
-    #[arg(long, global = true, value_enum, default_value_t)]
+    /// Colour the output; `auto` does on a terminal without NO_COLOR
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = GLOBAL_HEADING)]
     pub(crate) color: ColorChoice,
     /// PostgreSQL address of sessions; MINKE_STORE hides it from `ps`
-    #[arg(long, global = true, value_name = "ADDRESS")]
+    #[arg(long, global = true, value_name = "ADDRESS", help_heading = GLOBAL_HEADING)]
     pub(crate) store: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set
+    // On a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
     Always,

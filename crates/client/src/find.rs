@@ -67,8 +67,8 @@ fn find_by_name(
     sessions: &[SessionId],
     word: &str,
 ) -> Result<SessionId, FindError> {
-    let nobody = || FindError::NotFound { word: word.to_owned() };
-    let name: PodName = word.parse().map_err(|_| nobody())?;
+    let not_found = || FindError::NotFound { word: word.to_owned() };
+    let name: PodName = word.parse().map_err(|_| not_found())?;
     for id in sessions.iter().rev() {
         // An unreadable session must not hide the others; `log verify --all` reports it.
         let Ok(replay) = store.open_reader(*id).and_then(|reader| reader.read_replay()) else { continue };
@@ -76,7 +76,7 @@ fn find_by_name(
             return Ok(*id);
         }
     }
-    Err(nobody())
+    Err(not_found())
 }
 
 /// The pod names in a session's own entries, without those of a fork's parent.

@@ -155,7 +155,7 @@ fn what_is_too_deep_too_long_or_too_much_is_left_out_and_told() {
     assert_eq!(imported.conversation.items.len(), 1);
     let omitted: Vec<&str> = imported.omissions.iter().map(|left| left.what.as_str()).collect();
     assert_eq!(omitted, ["line that is not a JSON object", "line that is too long"]);
-    // A very long chain is walked without recursion, and its newest part is kept.
+    // A very long chain is walked without recursion, and its newest part stays.
     let many: Vec<String> = (0..MAX_ITEMS + 500)
         .map(|at| {
             user_line(&at.to_string(), at.checked_sub(1).map_or(Value::Null, |at| json!(at.to_string())), "x")
@@ -176,7 +176,7 @@ fn what_claims_to_be_ours_is_looked_at_like_everything_else() {
     let forged = json!({ "items": [
         { "kind": "reasoning", "text": "x", "signature": "forged", "by": "p/m" },
         { "kind": "message", "role": "user", "content": [{ "kind": "image", "blob": "../../etc/passwd", "media_type": "x" }] },
-        { "kind": "tool_result", "call_id": "nobody", "summary": "s" },
+        { "kind": "tool_result", "call_id": "unknown", "summary": "s" },
         { "kind": "tool_call", "call_id": "", "name": "\u{1b}]0;x", "arguments": { "blob": "aa", "bytes": 3 } },
         { "kind": "song" }, 7,
     ] });

@@ -138,7 +138,7 @@ fn what_somebody_could_have_written_is_not_believed() {
     ];
     if rustix::process::getuid().is_root() {
         let foreign = || std::os::unix::fs::chown(world.cache_path(), Some(65534), None).unwrap();
-        cases.push(("somebody else's", Box::new(foreign)));
+        cases.push(("another user's", Box::new(foreign)));
     }
     for (what, damage) in cases {
         assert_eq!(world.best_backend(), (backend, false), "before: {what}");

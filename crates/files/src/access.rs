@@ -31,7 +31,7 @@ pub(crate) enum AccessLimit {
     Protected(&'static str),
 }
 
-/// A part of the scope that is lent to another pod; it is read-only here.
+/// A part of the scope lent to another pod; it is read-only here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LentScope {
     pub scope: Scope,
@@ -51,7 +51,7 @@ pub(crate) struct AccessRules {
     /// The scope in lower case, for file systems that ignore case: a denied name has many spellings there.
     folded_scope: Option<Scope>,
     grants: Vec<Arc<ScopeGrant>>,
-    /// The parts that are lent to other pods.
+    /// The parts lent to other pods.
     lent: Arc<Vec<LentScope>>,
     fixed: Arc<FixedRules>,
 }

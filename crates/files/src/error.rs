@@ -1,6 +1,6 @@
 //! Why a file could not be used, and what to do about it, in words that the model can act on.
 //!
-//! Invariant: paths are named as requested; `/tmp` stands for the pod's own temporary directory
+//! Invariant: paths are named as requested; `/tmp` names the pod's own temporary directory
 //! (`a_refusal_in_the_moved_tmp_names_the_path_as_it_was_asked_for`).
 
 use std::fmt;

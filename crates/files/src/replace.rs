@@ -50,7 +50,7 @@ pub struct ReplacedFile {
     pub new_hash: String,
     /// Directories that were created for it, outermost first.
     pub created_directories: Vec<PathBuf>,
-    /// Whether the file had another owner or group that could not be kept; it now belongs to this process's user.
+    /// Whether the file had another owner or group that could not be restored; it now belongs to this process's user.
     pub owner_lost: bool,
 }
 

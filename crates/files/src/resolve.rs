@@ -1,5 +1,5 @@
 //! Resolves paths. Links are followed here, one at a time, and only where the scope allows reading. The result contains
-//! no link, and the kernel is told to follow none when it opens the path.
+//! no link, and the kernel follows none when it opens the path.
 //!
 //! Invariant: a race with a process that replaces links makes a call fail or retry, but never leads outside
 //! (`no_swap_leads_outside`).

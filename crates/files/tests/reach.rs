@@ -314,7 +314,7 @@ fn tmp_is_the_pods_own_unless_a_grant_lies_there() {
     fs::write(house.path_to("data/tmp/t"), "mine").unwrap();
     fs::write(house.path_to("data/output/o"), "said").unwrap();
     fs::write(house.path_to("data/key"), "key").unwrap();
-    fs::write(house.path_to("shown/t"), "somebody's").unwrap();
+    fs::write(house.path_to("shown/t"), "another user's").unwrap();
     fs::write(house.path_to("shown/granted/g"), "granted").unwrap();
     let own = |config: &mut FilesConfig| {
         config.tmp = Some(TmpAlias { shown: house.path_to("shown"), real: house.path_to("data/tmp") });

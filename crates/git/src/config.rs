@@ -159,7 +159,7 @@ impl ConfigParser {
     /// Parses the value after `=`, to the end of the line.
     fn parse_value(&mut self) -> Result<String, ConfigSyntaxError> {
         let mut value = String::new();
-        // Space inside a value is kept, space around it is not.
+        // Space inside a value counts, space around it does not.
         let mut space = String::new();
         let (mut is_quoted, mut is_comment) = (false, false);
         loop {

@@ -198,7 +198,7 @@ impl RepositoryGuard {
         let notes = match state.baseline.take() {
             Some(baseline) => {
                 let (after, notes) = compare_baseline(&mut state.scanner, &baseline);
-                // A cancelled command may still be running, so its baseline is kept.
+                // A cancelled command may still be running, so its baseline stays.
                 state.baseline = Some(if is_seen { after } else { baseline });
                 notes
             }

@@ -21,7 +21,7 @@ pub enum SettingSafety {
 const SAFE_SECTIONS: [&str; 10] =
     ["advice", "color", "column", "status", "rerere", "index", "pack", "feature", "user", "author"];
 
-/// Keys that run nothing; `*` stands for any subsection.
+/// Keys that run nothing; `*` matches any subsection.
 const SAFE_KEYS: [&str; 84] = [
     // Properties of the file system, written by `git init` and `git clone`.
     "core.repositoryformatversion",

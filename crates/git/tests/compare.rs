@@ -1,4 +1,4 @@
-//! Comparing repositories before and after a command: hostile lines leave nothing that git runs, ordinary work is kept.
+//! Comparing repositories before and after a command: hostile lines leave nothing that git runs, ordinary work stays.
 //!
 //! The lines run without a sandbox: the tests cover the comparison, which is the same in every backend.
 

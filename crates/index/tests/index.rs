@@ -229,7 +229,7 @@ fn whatever_becomes_of_the_file_the_logs_decide() {
     // Replaced by an older copy.
     fs::write(harness.index_path(), &old).unwrap();
     check_index(&harness.fresh_index(), &harness);
-    // Damaged in many ways; damaged files are kept.
+    // Damaged in many ways; damaged files stay.
     let good = fs::read(harness.index_path()).unwrap();
     let half = good.get(..good.len() / 2).unwrap().to_vec();
     let mut torn = good.clone();

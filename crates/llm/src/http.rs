@@ -19,7 +19,7 @@ use crate::error::{ProviderError, ProviderErrorKind};
 use crate::proxy::{ProxyConfig, ProxyVia};
 
 const USER_AGENT: &str = concat!("minke/", env!("CARGO_PKG_VERSION"));
-/// How long an idle connection is kept: longer than a user's pause, shorter than the timeout of most servers.
+/// How long an idle connection stays open: longer than a user's pause, shorter than the timeout of most servers.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The most cached clients. They are keyed by connect timeout.
 const MAX_CLIENTS: usize = 16;

@@ -217,7 +217,7 @@ async fn a_new_process_goes_on_at_the_right_turn() {
     for wanted in ["one", "two", "three"] {
         let reply = ask_model(&parse_script(text), &test_prompt(items.clone(), None)).await;
         assert_eq!(reply.full_text(), wanted);
-        items.extend([Item::assistant_message(reply.full_text()), Item::user_message("go on")]);
+        items.extend([Item::assistant_message(reply.full_text()), Item::user_message("continue")]);
     }
 }
 

@@ -234,11 +234,11 @@ mod tests {
             request_positions(&[(first, REFUSED), (second, RequestOutcome::Completed)]),
             [(0, 0), (1, 0)]
         );
-        let third: &[_] = &[user_item("a"), assistant_item("kept"), user_item("go on")];
+        let third: &[_] = &[user_item("a"), assistant_item("kept"), user_item("continue")];
         let fourth: &[_] = &[
             user_item("a"),
             assistant_item("kept"),
-            user_item("go on"),
+            user_item("continue"),
             assistant_item("x"),
             user_item("y"),
         ];

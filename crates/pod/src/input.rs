@@ -130,7 +130,7 @@ pub struct BootInfo {
     pub own_dirs: Scope,
     /// The current policy rules. Changes are logged before they apply.
     pub rules: RuleSet,
-    /// The points with hooks that must be asked.
+    /// The points with hooks that must run.
     pub hook_points: HookPoints,
     /// References of inputs that were queued while no pod ran, or why they cannot be read.
     pub references: Vec<(QueueId, Result<ResolvedReferences, String>)>,
@@ -156,7 +156,7 @@ pub struct TokenPrice {
     pub output: f64,
 }
 
-/// The points with hooks that must be asked. Without them nothing waits.
+/// The points with hooks that must run. Without them nothing waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HookPoints {
     pub user_prompt: bool,

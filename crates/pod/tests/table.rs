@@ -15,7 +15,7 @@ pause         | not_running      | pause            | nothing           | not_ru
 cancel        | not_running      | cancel           | abandon           | cancel compaction           | nothing
 notify        | log, wake        | log              | log               | log                         | log
 pod_event     | log, wake        | log              | log               | log                         | log
-answer        | client's only    | call goes on     | resume or keep    | client's only               | conflict
+answer        | client's only    | call continues   | resume or keep    | client's only               | conflict
 compact       | compact          | already_running  | conflict          | nothing                     | conflict
 rewind        | ok               | already_running  | ok                | already_running             | conflict
 undo          | ok               | already_running  | ok                | already_running             | conflict
@@ -152,7 +152,7 @@ fn parse_disposition(words: &str) -> Disposition {
         "log, wake" => Disposition::LogAndWake,
         "log" => Disposition::Log,
         "client's only" => Disposition::ClientCallOnly,
-        "call goes on" => Disposition::ContinueCall,
+        "call continues" => Disposition::ContinueCall,
         "resume or keep" => Disposition::ResumeOrKeep,
         "compact" => Disposition::Compact,
         "ok" => Disposition::Execute,

@@ -22,7 +22,7 @@ const MAX_KNOWLEDGE_CHARS: usize = 8_000;
 const MAX_NAMES: usize = 1_024;
 /// The longest description of a workflow.
 const MAX_DESCRIPTION_CHARS: usize = 1_024;
-/// The most problems that are kept; further ones are counted.
+/// The most problems that are stored; further ones are counted.
 const MAX_PROBLEMS: usize = 64;
 
 const KNOWLEDGE_DIR: &str = ".minke/knowledge";

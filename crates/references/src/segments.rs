@@ -142,7 +142,7 @@ mod tests {
     fn only_what_is_there_is_a_reference() {
         for text in [
             "mail me@a.rs",
-            "@nobody",
+            "@no-such-file",
             "@",
             "@@a.rs",
             "#12",

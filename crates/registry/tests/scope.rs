@@ -248,7 +248,7 @@ fn a_place_that_was_exchanged_is_refused() {
             fs::remove_dir(&place).unwrap();
         }
         fs::rename(&old, &place).unwrap();
-        // Nothing is left of it after its parent takes it back, and the same path can be lent again.
+        // Nothing is left of it after its parent takes it back, and the same path can be in a new loan.
         runtime.withdraw_loan(session_id(2)).unwrap();
         assert_eq!(parent.effective_scope().unwrap(), Scope::writable(text(&base)), "{what}");
         assert!(!runtime.pod_dir(&pod_name("child")).exists(), "{what}");

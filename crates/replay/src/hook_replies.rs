@@ -152,7 +152,7 @@ impl<'l> CauseFinder<'l> {
                 .is_some_and(|e| e.by.is_some() && is_by_hook(Some(&e.verdict)))
     }
 
-    /// Whether an ask is about an earlier file state that is not in the log: it was asked again or its call
+    /// Whether an ask is about an earlier file state that is not in the log: a new ask replaced it or its call
     /// was never dispatched.
     pub(crate) fn is_stale_file_ask(&self, step: LogStep<'_>, subject: &AskSubject) -> bool {
         let writes = subject.action.as_ref().is_some_and(|action| !action.writes.is_empty());

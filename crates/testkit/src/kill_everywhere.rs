@@ -1,7 +1,7 @@
 //! Kill everywhere: runs a story again and kills it at every write and before and after every effect, then
 //! recovers.
 //!
-//! Elsewhere: running a story (`story_run`), crashes (`world`), the promises (`checker`).
+//! Elsewhere: running a story (`story::run`), crashes (`world`), the promises (`checker`).
 //! Invariant: a broken driver or pod makes it fail; the rules of `RuleBreak` test this (`tests/harness.rs`).
 
 use std::collections::BTreeMap;

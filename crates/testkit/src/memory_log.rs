@@ -150,7 +150,7 @@ impl MemoryLog {
             let more = at + 1 < step.len();
             let Draft { seq, ts, run, kind, .. } = draft.clone();
             self.fetch_lists(Entry { seq, ts, run, more, kind, h: *h })
-                .expect("blobs are kept before the step that names them")
+                .expect("blobs are stored before the step that names them")
         };
         step.iter().zip(links).enumerate().map(entry).collect()
     }
@@ -228,7 +228,7 @@ impl MemoryLog {
             .map(|text| {
                 let text = std::str::from_utf8(text).expect("a sealed line is UTF-8");
                 let entry = line::parse_entry(text).expect("a sealed line reads back");
-                self.fetch_lists(entry).expect("blobs are kept before the step that names them")
+                self.fetch_lists(entry).expect("blobs are stored before the step that names them")
             })
             .collect()
     }

@@ -1,6 +1,6 @@
 //! The story language. Each line is an action or an assertion.
 //!
-//! Elsewhere: running stories (`story_run`), killing them (`kill_everywhere`).
+//! Elsewhere: running stories (`story::run`), killing them (`kill_everywhere`).
 //!
 //! Before the first action, `with` lines configure the session:
 //!

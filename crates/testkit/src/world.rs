@@ -2,7 +2,7 @@
 //! scripted tools. It handles steps like the driver, and can die at every point in between.
 //!
 //! Order: write, events, sync, replies and effects; pure effects run ahead. Elsewhere: the story
-//! (`story_run`), the promises (`checker`), killing at every point (`kill_everywhere`).
+//! (`story::run`), the promises (`checker`), killing at every point (`kill_everywhere`).
 //! Invariant: the world makes no decision of a pod. A driver rule can be broken on purpose (`RuleBreak`),
 //! which the checker must report (`tests/harness.rs`).
 

@@ -453,7 +453,7 @@ fn simulated_sessions_replay() {
     for seed in 0..seeds {
         let logs = simulated_logs(seed, ACTS).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         for (at, log) in logs.iter().enumerate() {
-            let mut fetch = |name: &str| Err(format!("no blob {name} was kept"));
+            let mut fetch = |name: &str| Err(format!("no blob {name} is stored"));
             let session = ReplaySession { base: &[], entries: log };
             let report = replay(session, &story_recipe(), &mut fetch, None).unwrap_or_else(|e| panic!("{e}"));
             (sessions, entries) = (sessions + 1, entries + report.entries);

@@ -85,7 +85,7 @@ fn every_bad_argument_is_told_in_words() {
         (with(r#""profile":"coder""#), "could be `builtin:coder` or `user:coder`"),
         (with(r#""profile":"what:x""#), "a prefix that is none"),
         (with(r#""profile":"user:""#), "no name after the prefix"),
-        (with(r#""profile":"nobody""#), "there is no profile `nobody`"),
+        (with(r#""profile":"unknown""#), "there is no profile `unknown`"),
         (with(r#""cwd":"here""#), "`cwd` is `here`"),
         (with(r#""budget":{"usd":-1}"#), "`budget.usd` is -1"),
         (with(r#""budget":{"gold":1}"#), "gold"),

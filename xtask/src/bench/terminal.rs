@@ -283,7 +283,7 @@ fn long_thread_script() -> String {
     for turn in 1..=TURNS {
         writeln!(
             script,
-            "[[turn]]\ntext = \"Step {turn}: **look** at `line {turn}` of the file, and\\n\\n- say what it is\\n- go on\"\n[[turn.call]]\ntool = \"Read\"\nargs = {{ file_path = \"file\", offset = {turn}, limit = 1 }}"
+            "[[turn]]\ntext = \"Step {turn}: **look** at `line {turn}` of the file, and\\n\\n- say what it is\\n- continue\"\n[[turn.call]]\ntool = \"Read\"\nargs = {{ file_path = \"file\", offset = {turn}, limit = 1 }}"
         )
         .expect("writing to a string cannot fail");
     }

@@ -76,7 +76,7 @@ pub struct Function {
 #[derive(Debug, Clone, Default)]
 pub struct SourceFile {
     pub path: PathBuf,
-    /// `crates/pod` of `crates/pod/src/gate.rs`.
+    /// `crates/pod` of `crates/pod/src/calls/gate.rs`.
     pub package: String,
     /// Module path below the crate root; `None` for files of tests and benches.
     pub module: Option<Vec<String>>,

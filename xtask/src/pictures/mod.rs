@@ -188,7 +188,7 @@ fn stage_ask(house: &SceneHome) -> Result<TerminalStage, String> {
 
 fn stage_pods(house: &SceneHome) -> Result<TerminalStage, String> {
     for (name, script) in [("parser", TALK_SCRIPT), ("release", ASK_SCRIPT), ("docs", TALK_SCRIPT)] {
-        house.start_pod(name, script, "Go on with it")?;
+        house.start_pod(name, script, "Continue with it")?;
     }
     let mut stage = TerminalStage::open_terminal(house.minke_command("greeting", TALK_SCRIPT)?, SIZE)
         .map_err(error_text)?;

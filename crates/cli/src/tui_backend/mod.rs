@@ -231,8 +231,14 @@ impl CliTuiBackend {
             BackendRequest::Message { session, input } => self.send_message(session, input).await,
             BackendRequest::Asks { everywhere } => self.list_asks(everywhere).await,
             BackendRequest::AnswerAsk { session, ask, decision, note } => {
-                crate::commands::approvals::asks::deliver_answer(session, ask, decision, note, &self.context)
-                    .await?;
+                crate::commands::approvals::answer::deliver_answer(
+                    session,
+                    ask,
+                    decision,
+                    note,
+                    &self.context,
+                )
+                .await?;
                 Ok(BackendResponse::Done("answered".to_owned()))
             }
             BackendRequest::Preview(session) => self.preview_thread(session).await,

@@ -2,7 +2,7 @@
 //!
 //! Here: the first line, which selects the subscription; over-long and malformed lines; the limit of pending
 //! methods. Elsewhere: lines (`protocol::LineReader`), handling of requests (`dispatch`).
-//! Invariant: a complete line is processed even if the peer has closed, and a partial one is kept until the
+//! Invariant: a complete line is processed even if the peer has closed, and a partial one stays until the
 //! connection ends (`method_lines_split_at_every_byte_all_arrive`).
 
 use std::sync::Arc;

@@ -103,11 +103,11 @@ impl HookTasks {
         HookTasks { hooks, observers: None, question_tasks: JoinSet::new(), session_reader, events }
     }
 
-    /// The points at which hooks are asked.
+    /// The points with hooks.
     pub(crate) fn hook_points(hooks: &HookSet) -> HookPoints {
         HookPoints {
             user_prompt: hooks.has_hooks_for(HookEvent::UserPrompt),
-            // A spawn is a call: hooks for spawns are asked together with the call.
+            // A spawn is a call: its hooks run together with those of the call.
             before_tool: hooks.has_hooks_for(HookEvent::BeforeTool)
                 || hooks.has_hooks_for(HookEvent::PodSpawn),
             before_stop: hooks.has_hooks_for(HookEvent::BeforeStop),
@@ -171,7 +171,7 @@ impl HookTasks {
                         to_verdict(hooks.ask_hooks(&spawn_question(&arguments, may_rewrite)).await),
                     )
                 }
-                // If the hooks cannot be asked, the action is denied: a hook might have blocked it.
+                // If the hooks cannot run, the action is denied: a hook might have blocked it.
                 Err(why) => HookVerdict {
                     outcome: Judgement::Deny,
                     reason: Some(format!("hooks could not be asked: {why}")),
@@ -202,7 +202,7 @@ impl HookTasks {
 /// A question in the form that hooks get.
 struct PreparedQuestion {
     question: SteeringRequest,
-    /// A call that would spawn a pod: hooks for spawns are asked too.
+    /// A call that would spawn a pod: hooks for spawns run too.
     spawn_question: Option<SpawnQuestion>,
 }
 

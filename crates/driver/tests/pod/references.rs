@@ -38,7 +38,7 @@ fn send_reference(client: &mut TestClient, path: &str) -> Result<(), String> {
 fn create_files(work: &Path) {
     let put = |name: &str, content: &[u8]| std::fs::write(work.join(name), content).unwrap();
     put("plain.txt", b"one\ntwo\nthree\n");
-    put("no end", b"the last line goes on");
+    put("no end", b"the last line continues");
     put("empty", b"");
     put("looks:10-20", b"a name with a colon\n");
     put("big.txt", "a🐋".repeat(100_000).as_bytes());
@@ -85,7 +85,7 @@ fn whatever_is_referred_to_ends_as_documented() {
         ("./plain.txt", "one\n"),
         (&absolute, "one\n"),
         ("\"plain.txt\"", "one\n"),
-        ("no end", "goes on\n[end of @no end]\n"),
+        ("no end", "continues\n[end of @no end]\n"),
         ("\"no end\":1", "lines 1 to 1 of 1"),
         ("plain.txt:2-3", "[@plain.txt:2-3: lines 2 to 3 of 3]\ntwo\nthree\n[end of"),
         ("plain.txt:2", "lines 2 to 2 of 3]\ntwo\n[end of"),

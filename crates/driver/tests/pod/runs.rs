@@ -160,7 +160,7 @@ fn a_run_is_paused_and_resumed() {
     assert_eq!(client.send_and_wait("resume", json!({})).unwrap_err()["code"], "not_paused");
     assert_eq!(pod.stop_pod(), PodExit::Stopped);
     assert_eq!(home.run_results(session), ["paused", "finished"]);
-    // The model's output from before the pause is kept.
+    // The model's output from before the pause stays.
     let text = home.read_log(session).iter().map(|entry| format!("{:?}", entry.kind)).collect::<String>();
     assert!(text.contains("half an "));
 }

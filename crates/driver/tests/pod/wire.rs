@@ -31,9 +31,9 @@ fn the_first_line_decides_what_a_client_gets() {
     assert_eq!(polite.wait_reply(7).unwrap(), json!({}));
     assert_eq!(polite.send_and_wait("hello", json!({})).unwrap_err()["code"], "invalid_request");
     // End of file has no effect.
-    let mut nobody = pod.connect();
-    nobody.socket.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(nobody.read_rest(), []);
+    let mut silent_client = pod.connect();
+    silent_client.socket.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(silent_client.read_rest(), []);
     // A client without a subscription gets no events, not even the last one; a subscriber does.
     let mut deaf = pod.reply_only_client();
     let mut sender = pod.reply_only_client();

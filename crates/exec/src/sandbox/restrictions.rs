@@ -1,7 +1,7 @@
 //! Restrictions: the parts of a sandbox, one bit each.
 //!
 //! Here: their names. Elsewhere: their implementation (`mounts`, `landlock`, `seccomp`, `helper`). All of them apply,
-//! unless a test omits one to show that a probe then succeeds (`tests/probes.rs`).
+//! unless a test omits one to show that a probe then succeeds (`tests/probes`).
 
 /// A set of restrictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

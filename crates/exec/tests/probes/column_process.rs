@@ -17,7 +17,7 @@ use crate::probe::{ProbeOutcome, TestedRestriction};
 use crate::sys::sys;
 
 /// The ordinary user for probes started by root.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_UID: u32 = 65_534;
 
 /// The user of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,8 +114,8 @@ impl ProbeBench {
             command.arg(restriction.as_str()).args(kept.then_some("kept"));
         }
         if self.users.contains(&ProbeUser::Root) && column.user == ProbeUser::User {
-            chown(base.path(), Some(NOBODY), Some(NOBODY))?;
-            command.uid(NOBODY).gid(NOBODY);
+            chown(base.path(), Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID))?;
+            command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
         }
         let child = command
             // Secrets as a pod might have them in its environment and memory.
@@ -163,7 +163,7 @@ impl RunningColumn {
 fn has_many_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let lengths = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
-    lengths.sum::<u64>() > u64::from(NOBODY)
+    lengths.sum::<u64>() > u64::from(UNPRIVILEGED_UID)
 }
 
 /// Whether root is the host's root, with its capabilities.

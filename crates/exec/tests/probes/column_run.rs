@@ -154,7 +154,7 @@ fn apply_evidence(lines: &mut Vec<(String, ProbeOutcome)>, world: &mut ProbeWorl
     let any_through =
         lines.iter().any(|(name, seen)| matches!(seen, ProbeOutcome::Succeeded(_)) && is_attack(name));
     if !any_through && !evidence.changed.is_empty() {
-        let why = format!("nobody says so, but these changed: {:?}", evidence.changed);
+        let why = format!("no probe reports it, but these changed: {:?}", evidence.changed);
         lines.push(("unaccounted-change".to_owned(), ProbeOutcome::Succeeded(why)));
     }
     Ok(())

@@ -49,7 +49,7 @@ async fn answers_are_whole_lines_however_many_are_on_their_way() {
                 json!({ "kind": "create", "cwd": work, "metadata": { "n": n, "filler": "x".repeat(n * 20) } })
             }
             1 => json!({ "kind": "list", "limit": 500 }),
-            2 => json!({ "kind": "read", "thread_id": "nobody" }),
+            2 => json!({ "kind": "read", "thread_id": "no-such-name" }),
             _ => json!({ "kind": "sing" }),
         };
         lines += &request_line(n, "thread", params);
@@ -113,7 +113,7 @@ async fn notifications_are_acted_on_and_batches_answered_together() {
         { "jsonrpc": "2.0", "id": 1, "method": "thread/list", "params": {} },
         { "jsonrpc": "2.0", "method": "thread/create", "params": { "cwd": work } },
         { "jsonrpc": "2.0", "id": 2, "method": "models" },
-        { "jsonrpc": "2.0", "id": null, "method": "nobody" },
+        { "jsonrpc": "2.0", "id": null, "method": "no-such-name" },
         7,
     ]);
     // The last line has no newline, but still counts.

@@ -145,7 +145,7 @@ async fn what_is_not_asked_for_is_refused_by_name() {
         ("start", json!({ "cwd": "relative" }), "absolute"),
         ("start", json!({ "cwd": work, "persist_extended_history": false }), "ephemeral"),
         ("start", json!({ "cwd": work, "approval_policy": "ask" }), "approval_policy"),
-        ("start", json!({ "cwd": work, "model": "nobody" }), "nobody"),
+        ("start", json!({ "cwd": work, "model": "no-such-name" }), "no-such-name"),
         ("start", json!({ "cwd": work, "name": "not/a/name" }), "name"),
         ("start", json!({ "cwd": work, "history": [{ "role": "user" }] }), "history[0]"),
         ("start", json!({ "cwd": work, "history": [{ "role": "robot", "content": "x" }] }), "role"),
@@ -179,7 +179,7 @@ async fn what_is_not_asked_for_is_refused_by_name() {
         ("checkpoint_save", json!({ "thread_id": id, "checkpoint_id": "" }), "id"),
         ("checkpoint_save", json!({ "thread_id": id, "state": "x".repeat(300_000) }), "262144"),
         ("checkpoint_save", json!({ "thread_id": id, "state": SECRET }), "secret"),
-        ("checkpoint_load", json!({ "thread_id": id, "checkpoint_id": "nobody" }), "nobody"),
+        ("checkpoint_load", json!({ "thread_id": id, "checkpoint_id": "no-such-name" }), "no-such-name"),
         ("goal_record_progress", json!({ "thread_id": id, "token_delta": 120 }), "goal_record_progress"),
     ];
     let before = house.home.store.open_reader(id.parse().unwrap()).unwrap().head_position().unwrap();
@@ -359,18 +359,18 @@ async fn the_catalog_and_the_configuration_come_from_the_binary() {
         assert_eq!(api_error.code, ErrorCode::InvalidRequest, "{method} {params}: {api_error:?}");
     }
     for (method, params) in [
-        ("pods/get", json!({ "name": "nobody" })),
-        ("pods/stop", json!({ "name": "nobody" })),
-        ("pods/send", json!({ "name": "nobody", "input": "x" })),
-        ("asks/answer", json!({ "id": "nobody", "decision": "approved" })),
+        ("pods/get", json!({ "name": "no-such-name" })),
+        ("pods/stop", json!({ "name": "no-such-name" })),
+        ("pods/send", json!({ "name": "no-such-name", "input": "x" })),
+        ("asks/answer", json!({ "id": "no-such-name", "decision": "approved" })),
         (
             "approval/answer",
             json!({ "approval_id": "01970000-0000-7000-8000-000000000001", "decision": "denied" }),
         ),
-        ("prompt", json!({ "thread_id": "nobody", "prompt": "x" })),
+        ("prompt", json!({ "thread_id": "no-such-name", "prompt": "x" })),
         (
             "tool/invoke",
-            json!({ "thread_id": "nobody", "call": { "name": "x", "payload": { "type": "custom", "input": "" } } }),
+            json!({ "thread_id": "no-such-name", "call": { "name": "x", "payload": { "type": "custom", "input": "" } } }),
         ),
     ] {
         let api_error = harness.call_engine(method, params.clone()).await.unwrap_err();

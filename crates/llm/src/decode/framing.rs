@@ -14,7 +14,7 @@ use crate::error::{ProviderError, ProviderErrorKind};
 /// The largest body that is buffered completely.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// How much of a body is kept for error messages.
+/// How much of a body error messages show.
 const MAX_PREVIEW_BYTES: usize = 256;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";

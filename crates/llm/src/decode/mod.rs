@@ -34,7 +34,7 @@ const MAX_PREVIEW_CHARS: usize = 200;
 /// The longest kept stop reason of a provider.
 const MAX_STOP_CHARS: usize = 100;
 
-/// How much text of an unknown block is kept for the user.
+/// How much text of an unknown block the user sees.
 pub(crate) const MAX_UNKNOWN_BYTES: usize = 4 * 1024;
 
 /// The most blocks in one reply. Each is an entry in the log, and no real reply has more.

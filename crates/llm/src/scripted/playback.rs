@@ -138,7 +138,7 @@ impl<'a> TurnPlayer<'a> {
     }
 
     /// Returns an id that is unique in the session: the number of ended requests grows with every reply, and
-    /// the length of the prompt with every reply that was kept without its end. An id from the script gets a
+    /// the length of the prompt with every reply that the log has without its end. An id from the script gets a
     /// suffix if it is already used.
     fn call_id(&self, call: &ScriptCall) -> String {
         let number = self.call_count;

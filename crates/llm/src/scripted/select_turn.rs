@@ -1,6 +1,6 @@
 //! Selects the turn that answers a request.
 //!
-//! A pure function of the script, the prompt and the attempt: no state is kept between requests, so a
+//! A pure function of the script, the prompt and the attempt: no state survives between requests, so a
 //! restarted pod continues at the right turn. Every ended request (`llm_end`) has used one turn; an
 //! interrupted one has used none. Invariant: the same prompt gets the same turn
 //! (`the_same_prompt_gets_the_same_turn`).

@@ -216,7 +216,7 @@ fn random_history(scheme: WireScheme) -> impl Strategy<Value = Vec<Item>> {
             answers.sort_by_key(|(order, _)| *order);
             items.extend(answers.into_iter().map(|(_, item)| item));
         }
-        items.push(Item::user_message("Go on."));
+        items.push(Item::user_message("Continue."));
         items
     })
 }

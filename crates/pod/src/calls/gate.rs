@@ -1,4 +1,4 @@
-//! The gate: decides from a prepared call whether it runs, needs an ask or is refused.
+//! The gate: decides from a prepared call whether it runs, needs an approval (an ask) or is refused.
 //!
 //! The order is fixed and each step only tightens: policy (a deny ends it), hooks (the stricter verdict wins;
 //! rewritten arguments pass `prepare` and policy once more, then hooks that may not rewrite), then for an ask

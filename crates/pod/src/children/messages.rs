@@ -17,7 +17,7 @@ pub enum ChildCommand {
     /// Create a child: loan, session, process, in this order, each with its undo. `child` and `tool_dispatch`
     /// are on disk. Comes back as `Spawned` or `SpawnFailed`.
     Spawn(Box<SpawnRequest>),
-    /// Restart a child: its recorded scope is lent again. `child` is on disk. Comes back as `Spawned` or
+    /// Restart a child: this pod lends its recorded scope again. `child` is on disk. Comes back as `Spawned` or
     /// `SpawnFailed`, like a spawn.
     Restore {
         child: SessionId,

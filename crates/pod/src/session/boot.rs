@@ -1,4 +1,4 @@
-//! Boot: the first input of every process. There is no restore mode; a crash acts like a pause.
+//! Boot: the first input of every process, also after a crash. There is no restore mode; a crash acts like a pause.
 //!
 //! An open run ends as `interrupted`, client calls of an earlier process are settled, and offline edits are
 //! handled as if they had arrived through the socket.

@@ -470,7 +470,7 @@ impl Interleaving {
     }
 
     fn send_input(&mut self) -> Result<(), String> {
-        let input = scene::parse_input("go on");
+        let input = scene::parse_input("continue");
         self.send_command(PodCommand::Run {
             input,
             attached: Ok(Vec::new()),

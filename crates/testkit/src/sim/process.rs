@@ -440,7 +440,7 @@ impl SimProcess {
         Ok(())
     }
 
-    /// Tries to recreate the ballast; if it succeeds, the pod is told about the free space.
+    /// Tries to recreate the ballast; if it succeeds, the pod learns about the free space.
     pub(crate) fn try_restore_ballast(&mut self) -> bool {
         self.is_full && self.writer.restore_ballast().is_ok()
     }

@@ -1,7 +1,7 @@
 //! The log of a story and its blobs, for tests that read sessions (`tests/replay.rs`).
 //!
 //! A recorder takes the place of the driver's recorder: it turns the model's events into the blob that
-//! `llm_end` names. Elsewhere: running stories (`story_run`), kills (`kill_everywhere`).
+//! `llm_end` names. Elsewhere: running stories (`story::run`), kills (`kill_everywhere`).
 
 use std::sync::Arc;
 

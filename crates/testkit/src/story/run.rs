@@ -96,8 +96,8 @@ impl<'a> StoryRun<'a> {
             _ => {}
         }
         if !self.was_killed {
-            let stood = self.current_position();
-            self.positions.push(stood);
+            let reached = self.current_position();
+            self.positions.push(reached);
         }
         Ok(())
     }
@@ -375,12 +375,12 @@ impl<'a> StoryRun<'a> {
     /// Recovers from a crash in line `at` after a new process has booted: brings the pod to its position
     /// before the line, repeats the line if necessary, and brings the pod to the unkilled run's position
     /// after it.
-    pub(crate) fn recover_line(&mut self, at: usize, stood: &[PodPosition]) -> Result<(), StoryStop> {
+    pub(crate) fn recover_line(&mut self, at: usize, reached: &[PodPosition]) -> Result<(), StoryStop> {
         let story = self.story;
         let line = &story.lines[at];
         // A crash line is equivalent to this crash.
         let died_anyway = matches!(line.action, LineAction::Crash { .. } | LineAction::Boot);
-        if let Some(before) = at.checked_sub(1).map(|before| stood[before])
+        if let Some(before) = at.checked_sub(1).map(|before| reached[before])
             && before.phase.is_some()
             && !died_anyway
         {
@@ -392,7 +392,7 @@ impl<'a> StoryRun<'a> {
             self.context_differs |= matches!(&line.action, LineAction::Notify { .. });
             self.run_action(at, line)?;
         }
-        self.advance_to(stood[at])
+        self.advance_to(reached[at])
     }
 
     fn needs_repeat(&self, line: &StoryLine) -> bool {
@@ -495,7 +495,7 @@ impl<'a> StoryRun<'a> {
             .resumable_run()
             .is_some_and(|last| last.result == EndResult::Completed(RunResult::Interrupted));
         if interrupted {
-            // The model is told to continue, which the unkilled run does not contain.
+            // The model gets an order to continue, which the unkilled run does not contain.
             self.context_differs |= self.world.current_state().context.last().is_some_and(is_assistant_item);
             let reply =
                 self.world.send_command(Actor::from_person("story"), PodCommand::Resume { detail: None })?;

@@ -92,7 +92,7 @@ fn random_call(chance: &mut SimRandom, home: &str) -> (&'static str, Value) {
         0..=7 => ("SpawnPod", spawn_arguments(chance, home, name)),
         8..=10 => {
             let mode = pick_word(chance, &["queue", "queue", "steer", "interrupt", "reject"]);
-            ("SendToPod", json!({"name": name, "message": "go on", "mode": mode}))
+            ("SendToPod", json!({"name": name, "message": "continue", "mode": mode}))
         }
         11 => ("ReadPodOutput", json!({"name": name})),
         12..=14 => {

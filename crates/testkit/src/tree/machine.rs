@@ -59,7 +59,7 @@ pub(super) struct VirtualMachine {
 
 impl VirtualMachine {
     pub(super) fn new(now: Millis, limits: PodLimits, flaw: Option<TreeFlaw>) -> VirtualMachine {
-        let nobody = SessionId(uuid::Uuid::nil());
+        let nil_session = SessionId(uuid::Uuid::nil());
         VirtualMachine {
             table: ScopeTable::default(),
             now,
@@ -70,7 +70,7 @@ impl VirtualMachine {
             pids: BTreeMap::new(),
             next_pid: 1,
             tickets: 0,
-            row_template: ScopeRow::for_this_process(PodName::from_text("nobody"), nobody, None),
+            row_template: ScopeRow::for_this_process(PodName::from_text("unnamed"), nil_session, None),
             flaw,
         }
     }

@@ -1,4 +1,4 @@
-# The partial text is kept, and the model continues it.
+# The partial text stays, and the model continues it.
 user > tell me
 model > begin Once upon
 model > cut

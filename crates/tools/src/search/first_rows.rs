@@ -38,7 +38,7 @@ impl FirstRows {
         FirstRows { max_rows, row_count: 0, files: BTreeMap::new() }
     }
 
-    /// Returns whether rows of that file would be kept.
+    /// Returns whether rows of that file would stay.
     pub(super) fn has_room_for(&self, path: &Path) -> bool {
         self.row_count < self.max_rows
             || self.files.last_key_value().is_some_and(|(last, _)| path < last.as_path())

@@ -33,7 +33,7 @@ async fn a_replaced_file_keeps_what_the_text_does_not_say() {
     for (name, before, content, after) in [
         ("crlf", b"a\r\nb\r\n".to_vec(), "x\ny", b"x\r\ny".to_vec()),
         ("cr", b"a\rb\r".to_vec(), "x\ny", b"x\ry".to_vec()),
-        // Explicit line endings in the content are kept.
+        // Explicit line endings in the content stay.
         ("meant", b"a\r\nb\r\n".to_vec(), "x\ny\r\n", b"x\ny\r\n".to_vec()),
         ("lf", b"a\nb\n".to_vec(), "x\r\ny", b"x\r\ny".to_vec()),
         ("mark", b"\xef\xbb\xbfa\n".to_vec(), "x\n", b"\xef\xbb\xbfx\n".to_vec()),

@@ -155,13 +155,13 @@ impl TextBuffer {
             bytes -= self.undo_stack.pop_front().map_or(0, |moment| moment.text.len());
         }
         let (past, future, text) = (&self.undo_stack, &self.redo_stack, &self.text);
-        let stands = |chip: &Attachment| {
+        let is_intact = |chip: &Attachment| {
             let mut texts = past.iter().chain(future.iter()).map(|moment| &moment.text).chain([text]);
             texts.any(|text| text.contains(&chip.mark))
         };
         // Drop attachments that no undo step can restore.
         if !self.attachments.is_empty() {
-            self.attachments.retain(stands);
+            self.attachments.retain(is_intact);
         }
     }
 

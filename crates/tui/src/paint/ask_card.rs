@@ -1,4 +1,4 @@
-//! Renders asks and children.
+//! Renders the approval card of an ask, and children.
 //!
 //! The user decides by the card, so it shows everything exactly: command or diff, directory, sandbox, rule.
 //! Omitted parts are counted in the warning style.

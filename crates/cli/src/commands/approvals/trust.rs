@@ -22,6 +22,7 @@ use crate::output::CliOutput;
 /// Maximum length of an answer.
 const ANSWER_BYTES: u64 = 1024;
 
+/// Review and trust the executable configuration of a workspace
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
     /// Directory in the workspace (default: the current one)

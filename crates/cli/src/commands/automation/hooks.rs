@@ -31,6 +31,7 @@ const HOOKS_FILE: &str = "hooks.toml";
 const SCRIPTS_DIR: &str = "hooks";
 const WORKSPACE_HOOKS_FILE: &str = ".minke/hooks.toml";
 
+/// List and test hooks
 #[derive(Debug, Subcommand)]
 pub(crate) enum HooksCommand {
     /// List the hooks that apply here, and problems in hook files

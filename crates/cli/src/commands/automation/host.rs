@@ -25,6 +25,7 @@ const DEFAULT_IDLE_SECS: u64 = 600;
 /// Maximum size of a token file; a longer file contains something else.
 const TOKEN_FILE_BYTES: u64 = 4 * 1024;
 
+/// Serve the HTTP and JSON-RPC API on loopback
 #[derive(Debug, Args)]
 pub(crate) struct HostArgs {
     /// Listen on this address; port 0 is a free one [default: 127.0.0.1:0]
@@ -37,7 +38,7 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "NAME")]
     behind_proxy: Option<String>,
     /// Exit after N idle seconds; 0 never exits [default: 600]
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECONDS")]
     idle: Option<u64>,
     /// Speak JSON-RPC on stdin and stdout instead of listening
     #[arg(long, conflicts_with_all = ["listen", "token_file", "behind_proxy", "idle", "ensure", "install", "foreground", "print_address"])]

@@ -22,6 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum length of a detail in a list.
 const MAX_DETAIL_CHARS: usize = 60;
 
+/// Start, list, pause, resume and cancel background jobs
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// Start a job in the background
@@ -52,8 +53,10 @@ pub(crate) struct JobRunArgs {
     /// Working directory (default: this one)
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    #[arg(long)]
+    /// Profile: NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
+    #[arg(long, value_name = "SELECTOR")]
     profile: Option<String>,
+    /// Name of the job (default: the profile's or the directory's)
     #[arg(long)]
     name: Option<String>,
     /// Shell command that must succeed; a failure's output is the next input
@@ -63,7 +66,7 @@ pub(crate) struct JobRunArgs {
     #[arg(long, value_name = "TIMES")]
     retries: Option<u32>,
     /// Fail the job after N seconds
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// When to restart: on_crash (default), never or always
     #[arg(long, value_name = "WHEN")]

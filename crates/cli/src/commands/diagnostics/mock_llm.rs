@@ -16,6 +16,7 @@ use crate::output::CliOutput;
 /// Requests that wait to be logged; a reply starts only after its request was logged.
 const MAX_PENDING_REQUESTS: usize = 64;
 
+/// Serve a scripted model over HTTP in all four API formats
 #[derive(Debug, Args)]
 pub(crate) struct MockLlmArgs {
     /// The script: a file, or the name of a built-in one

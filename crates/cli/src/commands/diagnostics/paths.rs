@@ -7,6 +7,7 @@ use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Print the config, data and runtime directories
 #[derive(Debug, Args)]
 pub(crate) struct PathsArgs {}
 

@@ -12,6 +12,7 @@ use minke_record::SessionId;
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 
+/// Run the process of one pod; other commands start it
 #[derive(Debug, Args)]
 pub(crate) struct PodProcessArgs {
     /// Id of the session

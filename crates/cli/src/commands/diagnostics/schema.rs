@@ -5,6 +5,7 @@ use clap::Args;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Print the schema of the pod protocol
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
     /// Print TypeScript instead of JSON Schema

@@ -27,6 +27,7 @@ const MAX_ECHOES: usize = 256;
 /// How often a pod that died is restarted before giving up.
 const MAX_REJOINS: u32 = 3;
 
+/// Attach to a pod and talk to it; starts the pod if it sleeps
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// A live pod's name, a session's id, or a name that a session had

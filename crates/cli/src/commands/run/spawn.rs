@@ -17,6 +17,7 @@ use crate::output::CliOutput;
 
 const SPAWN_TOOL: &str = "SpawnPod";
 
+/// Start a child pod under a running pod
 #[derive(Debug, Args)]
 pub(crate) struct SpawnArgs {
     /// Live pod that becomes the parent

@@ -11,6 +11,7 @@ use crate::context::{CliContext, new_ids, now_millis, random_seed};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Create a session that continues another one
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
     /// A live pod's name, a session's id, or a name that a session had

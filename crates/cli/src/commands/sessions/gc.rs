@@ -18,6 +18,7 @@ use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 use crate::render::pod_tree::StateCache;
 
+/// Remove unused clones
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
     /// Include clones of sessions that are not archived

@@ -2,6 +2,7 @@
 
 pub(crate) mod fork;
 pub(crate) mod gc;
+pub(crate) mod index;
 pub(crate) mod log;
 pub(crate) mod replay;
 pub(crate) mod thread;

@@ -17,6 +17,7 @@ use crate::output::CliOutput;
 /// Maximum size of a blob that is read.
 const BLOB_BYTES: usize = 128 * 1024 * 1024;
 
+/// Replay a session offline and report the first difference
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// Name of a live pod, or id or name of a session (default: the newest)

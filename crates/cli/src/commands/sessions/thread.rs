@@ -1,7 +1,7 @@
 //! `minke thread`: the user's conversations. Every subcommand is a request to the host's engine in this
 //! process; with `--json` it prints the answer that any other client gets.
 //!
-//! Elsewhere: the requests (`host`), the search index (`index`), live pods (`ps`), printing the answers
+//! Elsewhere: the requests (`host`), rebuilding the search index (`index`), live pods (`ps`), printing the answers
 //! (`thread_print`).
 //! Invariant: lists agree with the logs, in every state of the index (`lists_and_searches_follow_the_logs`).
 
@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use minke_client::find_session;
-use minke_index::{Index, IndexError};
 use minke_record::PodName;
 use serde_json::{Value, json};
 
@@ -27,6 +26,7 @@ use crate::{
 /// Default number of search results.
 const DEFAULT_LIMIT: usize = 50;
 
+/// List, search, rename and archive conversations
 #[derive(Debug, Subcommand)]
 pub(crate) enum ThreadCommand {
     /// List threads, the last changed first
@@ -137,8 +137,10 @@ pub(crate) struct ThreadCreateArgs {
     /// Working directory (default: this one)
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    #[arg(long)]
+    /// Profile: NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
+    #[arg(long, value_name = "SELECTOR")]
     profile: Option<String>,
+    /// Name of the thread (default: the profile's or the directory's)
     #[arg(long)]
     name: Option<String>,
     /// JSON to store with the thread
@@ -207,7 +209,12 @@ pub(crate) struct ThreadMessageArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum GoalCommand {
     /// Set the goal; runs continue until it is reached
-    Set { name: String, objective: String },
+    Set {
+        /// Name of a pod, or id or id prefix of a session
+        name: String,
+        /// The goal, as a text for the model
+        objective: String,
+    },
     /// Show the goal
     Get(ThreadNameArgs),
     /// Clear the goal
@@ -218,14 +225,21 @@ pub(crate) enum GoalCommand {
 pub(crate) enum CheckpointCommand {
     /// Save a checkpoint, with optional JSON
     Save {
+        /// Name of a pod, or id or id prefix of a session
         name: String,
         /// Id of the checkpoint (default: a new one)
         id: Option<String>,
+        /// State to store with the checkpoint
         #[arg(long, value_name = "JSON")]
         state: Option<String>,
     },
     /// Show a checkpoint; without an id, the current position
-    Load { name: String, id: Option<String> },
+    Load {
+        /// Name of a pod, or id or id prefix of a session
+        name: String,
+        /// Id of the checkpoint (default: `latest`, the head)
+        id: Option<String>,
+    },
     /// List checkpoints, newest first
     List(ThreadNameArgs),
 }
@@ -472,49 +486,4 @@ fn print_status(answer: &Value, output: &CliOutput, word: &str) -> Result<(), Cl
 
 fn parse_json(option: &str, text: &str) -> Result<Value, CliError> {
     serde_json::from_str(text).map_err(|e| CliError::usage(format!("{option} is not JSON")).with_reason(e))
-}
-
-/// Commands of `minke index`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum IndexCommand {
-    /// Rebuild the index of all sessions from their logs
-    Rebuild,
-}
-
-pub(crate) fn rebuild_index(
-    _: &IndexCommand,
-    context: &CliContext,
-    output: &CliOutput,
-) -> Result<ExitKind, CliError> {
-    let home = context.open_home()?;
-    let begun = std::time::Instant::now();
-    let mut index = Index::recreate(&home.paths.data.join(INDEX_FILE))?.index;
-    let done = index.refresh(home.store.as_ref())?;
-    for unread in &done.failures {
-        output.print_warning(&format!("s_{} is skipped: {}", unread.session, unread.error));
-    }
-    if output.json {
-        output.print_json(
-            &json!({ "sessions": done.sessions, "read": done.read, "unread": done.failures.len() }),
-        )?;
-    } else {
-        output.print_note(&format!("{} sessions read in {} ms", done.read, begun.elapsed().as_millis()));
-    }
-    Ok(ExitKind::Success)
-}
-
-const INDEX_FILE: &str = "index.sqlite";
-
-impl From<IndexError> for CliError {
-    fn from(error: IndexError) -> CliError {
-        match error {
-            IndexError::Store(error) => error.into(),
-            IndexError::BadCursor { .. } => CliError::usage(error),
-            IndexError::Database { .. } | IndexError::DamagedFile { .. } | IndexError::File { .. } => {
-                CliError::new(ExitKind::Storage, error)
-                    .with_code("storage_failed")
-                    .with_hint("the logs are not affected; `minke index rebuild` rebuilds the index")
-            }
-        }
-    }
 }

@@ -49,7 +49,8 @@ pub(crate) struct ThreadImportArgs {
     /// Model of the thread, as PROVIDER/MODEL
     #[arg(long)]
     model: Option<String>,
-    #[arg(long)]
+    /// Profile: NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
+    #[arg(long, value_name = "SELECTOR")]
     profile: Option<String>,
     /// Import a file again that was imported before
     #[arg(long)]

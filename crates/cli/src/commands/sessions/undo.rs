@@ -24,6 +24,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the stop of a pod that was started for this.
 const STOP_TIMEOUT: Duration = Duration::from_secs(12);
 
+/// Undo the file changes of a run
 #[derive(Debug, Args)]
 pub(crate) struct UndoArgs {
     /// Name of a live pod, or id or name of a session (default: newest here)

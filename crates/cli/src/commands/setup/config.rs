@@ -21,6 +21,7 @@ use crate::session::settings::{config_error, declare_pod};
 /// Mark for a value that is not set.
 const UNSET_MARK: &str = "–";
 
+/// Show or edit configuration and where each value comes from
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every key with the value that a new pod would get here
@@ -30,7 +31,10 @@ pub(crate) enum ConfigCommand {
     /// Set a key in your config.toml; keeps comments and order
     Set(ConfigSetArgs),
     /// Remove a key from your config.toml
-    Unset { key: String },
+    Unset {
+        /// For example worker.max_turns, sandbox.env.set.PORT or web
+        key: String,
+    },
     /// Print the paths of the configuration files
     Path,
     /// Check the configuration files and report ignored keys

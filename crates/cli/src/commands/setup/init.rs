@@ -79,6 +79,7 @@ const STARTER_AGENTS: &str = r"# For agents
 <!-- Requirements for a change, files that must not be changed, locations of important files -->
 ";
 
+/// Write commented starter files; overwrites nothing
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// Directory in the workspace (default: the current one)

@@ -17,6 +17,7 @@ use crate::process::hidden_input::{HiddenInput, read_hidden};
 /// Allowance for line ends and spaces around a key.
 const KEY_PADDING_BYTES: usize = 1024;
 
+/// Store the key of a provider, or list keys
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
     /// Provider whose key to store; prompts for it, or reads it from stdin

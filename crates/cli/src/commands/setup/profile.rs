@@ -20,6 +20,7 @@ const WORKSPACE_DIR: &str = ".minke";
 /// Maximum length of a value on its line.
 const VALUE_CHARS: usize = 70;
 
+/// List, show, check and create profiles
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileCommand {
     /// List every profile that can be selected here
@@ -32,6 +33,7 @@ pub(crate) enum ProfileCommand {
     },
     /// Check these profiles, or all registered ones, without using them
     Check {
+        /// NAME, `builtin:NAME`, `user:NAME`, `project:NAME` or PATH
         #[arg(value_name = "SELECTOR")]
         selectors: Vec<String>,
     },

@@ -18,6 +18,7 @@ use crate::session::scope_conflict::WorkLocation;
 /// Estimated bytes per token.
 const BYTES_PER_TOKEN: usize = 4;
 
+/// Show the system prompt of a pod
 #[derive(Debug, Subcommand)]
 pub(crate) enum PromptCommand {
     /// Show the system prompt of a pod that would start here

@@ -14,12 +14,14 @@ use crate::output::CliOutput;
 use crate::session::create::NewPod;
 use crate::session::references::ReferenceScope;
 
+/// List, show and check skills and workflows
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
     /// List every skill and workflow that can be used here
     List,
     /// Print the text of a skill or workflow
     Show {
+        /// Name of the skill or workflow
         name: String,
         /// Print byte for byte; a terminal still gets clean text
         #[arg(long)]
@@ -27,6 +29,7 @@ pub(crate) enum SkillsCommand {
     },
     /// Check the skills in these directories (default: all here)
     Check {
+        /// Directories with skills
         #[arg(value_name = "DIR")]
         dirs: Vec<PathBuf>,
     },

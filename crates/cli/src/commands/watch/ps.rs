@@ -18,6 +18,7 @@ const MAX_SLEEPING: usize = 50;
 /// Maximum length of a scope on its line.
 const SCOPE_CHARS: usize = 60;
 
+/// List live pods
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
     /// Include the newest sessions without a live pod

@@ -19,6 +19,7 @@ use crate::render::transcript::EntryLines;
 const PAGE_ENTRIES: usize = 1_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
+/// Print the messages of a pod from its log
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {
     /// A live pod's name, a session's id, or a name that a session had

@@ -16,13 +16,14 @@ use crate::session::references::ReferenceScope;
 use crate::session::scope_conflict::release_session_scope;
 use crate::session::secret_check::reject_secrets;
 
+/// Send a message to a pod; starts the pod if it sleeps
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
     /// A live pod's name, a session's id, or a name that a session had
     name: String,
     /// Text of the message; `-` reads it from stdin
     text: String,
-    /// How to handle the message during a run
+    /// During a run: wait for its end, join it, end it, or refuse
     #[arg(long, value_enum, default_value_t)]
     mode: SendModeArg,
     /// Do not resolve `@path`, `#knowledge` or `/skill` in the text
@@ -35,14 +36,14 @@ pub(crate) struct SendArgs {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum SendModeArg {
-    /// Wait for the end of the run
+    // Waits for the end of the run.
     #[default]
     Queue,
-    /// Join the run before its next request
+    // Joins the run before its next request.
     Steer,
-    /// End the run, then start
+    // Ends the run, then starts.
     Interrupt,
-    /// Refuse the message
+    // Refuses the message during a run.
     Reject,
 }
 

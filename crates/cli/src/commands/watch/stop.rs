@@ -22,6 +22,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of passes over the tree.
 const MAX_TREE_ROUNDS: usize = 8;
 
+/// Stop the process of a pod; its session remains
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// A live pod's name, or its session's id

@@ -14,6 +14,7 @@ use crate::render::transcript::{AsideTarget, Transcript};
 const PAGE_ENTRIES: usize = 1_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
+/// Print the last entries of a session and follow it
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
     /// A live pod's name, a session's id, or a name that a session had

@@ -26,6 +26,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// Delay before the next request to a pod that starts or stops.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
+/// Wait until pods finish or need an answer
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// Names of live pods, or ids of sessions

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod errors;
 pub(crate) mod exec;
 pub(crate) mod first_steps;
+pub(crate) mod help;
 pub(crate) mod images;
 pub(crate) mod login;
 pub(crate) mod output_shapes;

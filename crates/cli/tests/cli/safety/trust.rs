@@ -16,9 +16,12 @@ fn write_hostile_workspace(world: &CliWorld) {
 fn a_workspace_is_trusted_once_and_asked_about_again_when_it_changes() {
     let world = CliWorld::new();
     write_hostile_workspace(&world);
-    let nobody = world.run_minke(&["trust"]);
-    assert_eq!(nobody.code, Some(2), "{nobody:?}");
-    assert!(nobody.err.contains("minke trust --yes") && nobody.out.contains("runs `./check`"), "{nobody:?}");
+    let refused = world.run_minke(&["trust"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.err.contains("minke trust --yes") && refused.out.contains("runs `./check`"),
+        "{refused:?}"
+    );
     assert_eq!(world.run_json(&["trust", "--show", "--json"])["standing"], "unknown");
     assert_eq!(world.run_json(&["trust", "--list", "--json"]), serde_json::json!([]));
     assert!(!world.home_dir().join("data").exists(), "--show creates nothing");

@@ -197,7 +197,7 @@ fn a_running_command_that_cannot_write_there_refuses_nothing() {
     }
     let world = world_with_dirs(&["lib", "rest"]);
     let (lib, rest) = (world.work_dir().join("lib"), world.work_dir().join("rest"));
-    // While `lib` is lent, no sandbox allows writes there, and existing sandboxes do not change.
+    // During the loan of `lib`, no sandbox allows writes there, and existing sandboxes do not change.
     TreeScript::default()
         .add_call("boss", "SpawnPod", &spawn_args("first", "write", json!([write_scope_rule(&lib)])))
         .add_call("boss", "Bash", &json!({ "command": "sleep 50", "background": true }))

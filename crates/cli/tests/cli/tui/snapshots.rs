@@ -240,7 +240,7 @@ fn style_map(rows: &[Vec<SnapshotCell>]) -> String {
 const WORLD_DIR_PREFIX: &str = "/minke-";
 const WORLD_DIR_SUFFIX_CHARS: usize = 6;
 
-/// Masks of varying text: `9` stands for a number. The first match is used.
+/// Masks of varying text: `9` replaces a number. The first match is used.
 const FIGURE_MASKS: [(&str, &str); 9] = [
     ("again in 9 s", "again in # s"),
     (" 9ms ", " #ms "),

@@ -1,4 +1,4 @@
-//! A started command: its helper, the control socket, and its exit.
+//! A command in a sandbox: its start through the helper, the control socket, and its exit.
 //!
 //! Here: starting, waiting, signalling, killing. Elsewhere: streams, timeouts and background commands (`command`).
 //! Dropping a `SandboxChild` kills its process tree and leaves no zombie (`tests/fence.rs`,

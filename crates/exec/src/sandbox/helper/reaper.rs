@@ -62,7 +62,7 @@ fn refuse_call(kernel: &RefusalListener, line: &UnixStream, is_told: bool) -> bo
     kernel.refuse_one(tell).is_ok()
 }
 
-/// Empties the descriptor of child exits. One notification may stand for several, so the kernel is asked which ones
+/// Empties the descriptor of child exits. One notification may represent several, so this asks the kernel which ones
 /// exited.
 fn drain_exit_fd(ends: &OwnedFd) {
     let mut news = [0; 1024];

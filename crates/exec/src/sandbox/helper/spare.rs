@@ -2,7 +2,7 @@
 //!
 //! Here: starting it, sending it a request, ending it. Elsewhere: its preparation (`helper`, `init`), how long a pod
 //! keeps one (`command::helper_pool`). It holds no lock, no descriptor and no directory; these come with the request.
-//! It ends when its control socket closes, and so with its pod (`tests/spare.rs`, `a_spare_ends_with_its_pod`).
+//! It ends when its control socket closes, and so with its pod (`tests/fence/spare.rs`, `a_spare_ends_with_its_pod`).
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

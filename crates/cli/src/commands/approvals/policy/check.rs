@@ -22,8 +22,8 @@ pub(crate) struct PolicyCheckArgs {
     /// Shell command, as the model would pass it to Bash
     #[arg(value_name = "LINE", required_unless_present_any = ["path", "host", "tool"])]
     line: Option<String>,
-    /// Posture to assume (default: the one for this machine's sandbox)
-    #[arg(long, value_name = "plan|deny|ask|auto|full")]
+    /// Posture to assume: plan, deny, ask, auto, full (default: sandbox's)
+    #[arg(long)]
     posture: Option<Posture>,
     /// Sandbox backend to assume (default: the one of this machine)
     // `tier` is its name in the release 0.1.0.

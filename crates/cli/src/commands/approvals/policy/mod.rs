@@ -17,6 +17,7 @@ use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Evaluate, list, add and simulate policy rules
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Evaluate a command, path, host or tool; exit 0 allow, 3 ask, 4 deny

@@ -22,6 +22,7 @@ use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Check this machine and suggest fixes
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {}
 

@@ -26,6 +26,7 @@ use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Demonstrate Minke on real pods; needs no key and no network
 #[derive(Debug, Args)]
 pub(crate) struct TourArgs {
     /// Watch in the terminal UI; without a terminal, print every entry

@@ -35,6 +35,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(12);
 /// How much of a blob is read at once.
 const BLOB_CHUNK_BYTES: usize = 1024 * 1024;
 
+/// Run a prompt headless; the pod stops at the end
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
     /// The prompt; `-`, or no prompt with a pipe on stdin, reads stdin
@@ -54,8 +55,8 @@ pub(crate) struct ExecArgs {
     /// How to handle actions without a rule: plan, deny, ask, auto, full
     #[arg(long)]
     posture: Option<String>,
-    /// How to handle approval requests
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    /// How to handle approval requests; `fail` exits with code 3
+    #[arg(long, value_enum, default_value_t, value_name = "ACTION")]
     on_ask: OnAsk,
     /// Set a key of the manifest, for example worker.max_turns=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -98,12 +99,10 @@ pub(crate) struct ExecArgs {
 /// How a headless run answers asks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnAsk {
-    /// Deny
     #[default]
     Deny,
-    /// Wait for an answer
     Wait,
-    /// End the run with exit code 3
+    // Ends the run with exit code 3.
     Fail,
 }
 
@@ -394,7 +393,7 @@ impl RunSummary<'_> {
                 Err(failure.with_hint(hint))
             }
             RunEnding::PodGone => Err(self.pod_gone_error(status.ok())),
-            // The ask ended with its run. It can only be asked again.
+            // The ask ended with its run. Only a new ask is possible.
             RunEnding::Unanswered { text } => {
                 Err(CliError::new(ExitKind::Refused, "the run needs an answer")
                     .with_code("ask")

@@ -37,10 +37,10 @@ pub(crate) struct LogExportArgs {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum LogExportFormat {
-    /// The lines of the log, byte for byte
+    // The lines of the log, byte for byte.
     #[default]
     Jsonl,
-    /// The conversation
+    // The conversation.
     Markdown,
 }
 

@@ -20,6 +20,7 @@ use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 
+/// Show, verify, repair and export session logs
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// Show the entries of a session

@@ -29,6 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum length of a typed message.
 const MAX_TYPED_CHARS: usize = 2_000;
 
+/// Watch live pods as a tree: sort, attach, send, stop
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Sort by this column
