@@ -26,6 +26,7 @@ mod resolve;
 mod scripted;
 mod settings;
 mod suggest;
+mod wire_marks;
 mod with_prices;
 
 pub use build::{WireRequest, build_request};

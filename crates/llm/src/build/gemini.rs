@@ -18,9 +18,9 @@ use super::turn_groups::{
     Dialect, InputPart, PromptTurn, ReplyCall, ReplyOrder, ReplyPart, group_turns, system_prompt,
 };
 use super::{WireRequest, budget_effort, effort_budget, max_output_tokens, requested_reasoning, sends_tools};
-use crate::decode::OWN_PART_MARK;
 use crate::error::ProviderError;
 use crate::settings::{ModelSettings, ReasoningKind};
+use crate::wire_marks::OWN_PART_MARK;
 
 /// The documented signature for calls made by another model.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";

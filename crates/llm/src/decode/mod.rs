@@ -26,7 +26,6 @@ use serde::Deserialize;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::settings::WireScheme;
 use framing::BodyFramer;
-pub(crate) use gemini::OWN_PART_MARK;
 
 /// The longest preview of unreadable data.
 const MAX_PREVIEW_CHARS: usize = 200;

@@ -20,15 +20,12 @@ use super::{SchemeDecoder, StreamFrame, cut_off_error, parse_body, parse_event, 
 use crate::classify;
 use crate::error::{ProviderError, ProviderErrorKind};
 use crate::settings::WireScheme;
+use crate::wire_marks::OWN_PART_MARK;
 use partial_args::PartialArguments;
 use wire::{CandidatePart, GeminiCandidate, GeminiChunk, GeminiFunctionCall};
 
 /// The most calls in one reply. More are an error of the provider.
 const MAX_CALLS: usize = 1024;
-
-/// Marks a signature that belongs to no call, in the field for encrypted reasoning of other schemes. It is
-/// sent back in a separate part.
-pub(crate) const OWN_PART_MARK: &str = "part";
 
 /// The keys of open blocks. There is at most one of each at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
