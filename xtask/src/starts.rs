@@ -15,7 +15,7 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
     ("crates/cli/src/tour/outside.rs", "binary"),
     ("crates/cli/src/tour/place.rs", "sh"),
     ("crates/client/src/launch.rs", "executable().map_err(failed(\"find the executable of\"))?"),
-    ("crates/exec/src/fence/spare.rs", "helper.path()"),
+    ("crates/exec/src/sandbox/helper/spare.rs", "helper.path()"),
     ("crates/exec/src/git.rs", "&self.program"),
     ("crates/host/src/instance.rs", "executable"),
     // Sets the umask of a program that its callers looked up.
@@ -30,8 +30,8 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
 const PATH_READERS: [&str; 5] = [
     "crates/programs/src/lib.rs",
     "crates/cli/src/create.rs",
-    "crates/exec/src/fence/places.rs",
-    "crates/exec/src/fence/helper.rs",
+    "crates/exec/src/sandbox/system_paths.rs",
+    "crates/exec/src/sandbox/helper.rs",
     // It hashes files that a command may find there, and starts nothing.
     "crates/driver/src/scripts.rs",
 ];

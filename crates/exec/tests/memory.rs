@@ -33,10 +33,10 @@ impl CacheFixture {
         for name in ["run", "work", "tmp", "output"] {
             std::fs::create_dir(at.join(name)).unwrap();
         }
-        let real = env!("CARGO_BIN_EXE_minke-fence");
+        let real = env!("CARGO_BIN_EXE_minke-sandbox");
         let counted = at.join("counted");
         let script = format!(
-            "#!/bin/bash\necho once >> {}\nexec -a minke-fence {real} \"$@\"\n",
+            "#!/bin/bash\necho once >> {}\nexec -a minke-sandbox {real} \"$@\"\n",
             at.join("executed").display()
         );
         std::fs::write(&counted, script).unwrap();
@@ -173,9 +173,9 @@ fn a_wrong_memory_runs_nothing_and_is_forgotten() {
     let Some((world, tier)) = cached_fixture() else { return };
     assert_eq!(world.best_backend(), (tier, false));
     let ran = world.at.join("work/ran");
-    let fence = Sandbox::compile_spec(tier, &sandbox_spec(&world.at)).unwrap();
+    let sandbox = Sandbox::compile_spec(tier, &sandbox_spec(&world.at)).unwrap();
     // The helper exits without a reply, as if a restriction could not be applied.
-    let error = fence
+    let error = sandbox
         .with_helper(HelperBinary::from_path("/bin/true"))
         .start_command(touch_command(&world.at))
         .unwrap_err();
@@ -192,7 +192,7 @@ fn sandbox_spec(at: &Path) -> SandboxSpec {
         dirs: PodDirs {
             tmp: at.join("tmp"),
             output: at.join("output"),
-            lock_file: at.join("fences"),
+            lock_file: at.join("sandboxes"),
             writable_tmp: true,
         },
         masked: Vec::new(),

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::address::{Dialer, HostRules};
-use minke_exec::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
 use minke_llm::KeyRedactor;
 use minke_manifest::{Manifest, NetworkPolicy, WebSearchSection, WebSection};
+use minke_net::address::{Dialer, HostRules};
+use minke_net::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings};
 use serde_json::json;
 use tokio::sync::mpsc;

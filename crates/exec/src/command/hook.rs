@@ -108,8 +108,8 @@ fn launch_hook(config: &CommandsConfig, order: HookCommand) -> Result<LaunchedHo
     let (stdin, input) = stdio::create_pipe().map_err(io)?;
     let (stdout, their_stdout) = stdio::create_pipe().map_err(io)?;
     let (stderr, their_stderr) = stdio::create_pipe().map_err(io)?;
-    let fence = Sandbox::compile_spec(config.backend, &spec)?.with_helper(config.helper.clone());
-    let child = fence.start_command(SandboxCommand {
+    let sandbox = Sandbox::compile_spec(config.backend, &spec)?.with_helper(config.helper.clone());
+    let child = sandbox.start_command(SandboxCommand {
         argv: vec![shell_path(&spec).into(), "-c".into(), "--".into(), OsString::from(&order.command)],
         cwd: order.cwd,
         stdin,

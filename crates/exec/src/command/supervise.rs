@@ -53,7 +53,7 @@ pub(super) fn launch_command(
     if order.tty {
         spec.env.set.insert("TERM".to_owned(), TERMINAL_TYPE.to_owned());
     }
-    let fence = Sandbox::compile_spec(config.backend, &spec)?.with_helper(config.helper.clone());
+    let sandbox = Sandbox::compile_spec(config.backend, &spec)?.with_helper(config.helper.clone());
     let start = SandboxCommand {
         // `--` keeps bash from reading a line that begins with `-` as an option.
         argv: vec![shell_path(&spec).into(), "-c".into(), "--".into(), OsString::from(&order.command)],
@@ -64,7 +64,7 @@ pub(super) fn launch_command(
         tty: order.tty,
         limits: CommandLimits::default(),
     };
-    let child = fence.start_with_spare(spare, start)?;
+    let child = sandbox.start_with_spare(spare, start)?;
     Ok((LaunchedCommand { child, output: ends.output, terminal_guard: ends.terminal_guard }, ends.input))
 }
 

@@ -6,7 +6,7 @@
 //! socket cannot be opened, and `git` neither shows, adds nor cleans it. Where `git` itself reads the name, the
 //! placeholder is a file without effect. Every placeholder is first noted in the pod's sandbox lock file. The last
 //! sandbox of the pod to end removes the noted ones. After a kill, `remove_stale_placeholders` does so; it removes only
-//! what Minke created (`tests/fence.rs`, `nothing_is_left_on_disk`).
+//! what Minke created (`tests/sandbox`, `nothing_is_left_on_disk`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -237,8 +237,8 @@ fn remove_placeholder(directory: &OwnedFd, name: &OsStr) {
 
 /// Removes the placeholders of a killed pod; the caller passes the path of the pod's lock file. Does nothing while one
 /// of its sandboxes is running.
-pub fn remove_stale_placeholders(fences: &Path) -> io::Result<()> {
-    match File::options().read(true).append(true).open(fences) {
+pub fn remove_stale_placeholders(lock_file: &Path) -> io::Result<()> {
+    match File::options().read(true).append(true).open(lock_file) {
         Ok(notes) => remove_noted(&notes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),

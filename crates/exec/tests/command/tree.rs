@@ -82,9 +82,9 @@ fn assert_dead(since: Instant, mark: &str, dir: &Path, what: &str) {
         }
         left.is_empty()
     });
-    let fences = std::fs::File::open(dir.join("fences")).unwrap();
+    let lock_file = std::fs::File::open(dir.join("sandboxes")).unwrap();
     wait_until(DEATH_TIMEOUT.saturating_sub(since.elapsed()), &format!("{what}: the lock is free"), || {
-        fences.try_lock().is_ok()
+        lock_file.try_lock().is_ok()
     });
     eprintln!("{what}: dead after {:?}", since.elapsed());
 }

@@ -64,9 +64,9 @@ impl ColumnOrder {
             (tier, None) => Sandbox::compile_spec(tier, &spec),
             (tier, Some((_, walls))) => Sandbox::compile_without(tier, &spec, walls),
         }
-        .map(|fence| match find_bubblewrap() {
-            Some(path) => fence.with_bubblewrap(path),
-            None => fence,
+        .map(|sandbox| match find_bubblewrap() {
+            Some(path) => sandbox.with_bubblewrap(path),
+            None => sandbox,
         })
     }
 }
@@ -111,8 +111,8 @@ fn run_column(order: &ColumnOrder) -> io::Result<Vec<(String, ProbeOutcome)>> {
         if here.is_empty() {
             continue;
         }
-        let fence = match order.compile_sandbox(&world, stage) {
-            Ok(fence) => fence,
+        let sandbox = match order.compile_sandbox(&world, stage) {
+            Ok(sandbox) => sandbox,
             Err(error) => {
                 lines.extend(
                     here.iter()
@@ -122,10 +122,10 @@ fn run_column(order: &ColumnOrder) -> io::Result<Vec<(String, ProbeOutcome)>> {
             }
         };
         let together: Vec<&SandboxProbe> = here.iter().copied().filter(|probe| !probe.runs_alone).collect();
-        lines.extend(runtime.block_on(run_attackers(&world, &fence, stage, stage.as_str(), &together)));
+        lines.extend(runtime.block_on(run_attackers(&world, &sandbox, stage, stage.as_str(), &together)));
         for probe in here.into_iter().filter(|probe| probe.runs_alone) {
             let what = format!("alone:{}", probe.name);
-            lines.extend(runtime.block_on(run_attackers(&world, &fence, stage, &what, &[probe])));
+            lines.extend(runtime.block_on(run_attackers(&world, &sandbox, stage, &what, &[probe])));
         }
     }
     apply_evidence(&mut lines, &mut world)?;
@@ -173,7 +173,7 @@ async fn read_all_output(path: &Path, lines: usize) -> io::Result<String> {
 /// Starts one attacker and returns the result of every probe it had to try.
 async fn run_attackers(
     world: &ProbeWorld,
-    fence: &Sandbox,
+    sandbox: &Sandbox,
     stage: ProbeStage,
     what: &str,
     probes: &[&SandboxProbe],
@@ -181,7 +181,7 @@ async fn run_attackers(
     if probes.is_empty() {
         return Vec::new();
     }
-    let said = match run_attacker(world, fence, stage, (what, probes.len())).await {
+    let said = match run_attacker(world, sandbox, stage, (what, probes.len())).await {
         Ok(said) => said,
         Err(why) => {
             return probes
@@ -209,7 +209,7 @@ struct AttackerOutput {
 /// Lets an attacker try `what`, and waits for this number of output lines.
 async fn run_attacker(
     world: &ProbeWorld,
-    fence: &Sandbox,
+    sandbox: &Sandbox,
     stage: ProbeStage,
     (what, lines): (&str, usize),
 ) -> Result<AttackerOutput, String> {
@@ -241,7 +241,7 @@ async fn run_attacker(
         tty: stage == ProbeStage::Terminal,
         limits,
     };
-    let mut started = fence.start_command(start).map_err(|error| format!("starting: {error}"))?;
+    let mut started = sandbox.start_command(start).map_err(|error| format!("starting: {error}"))?;
     let end = match tokio::time::timeout(STAGE_DEADLINE, started.wait_for_exit()).await {
         Ok(Ok(exit)) => format!("{exit:?}"),
         Ok(Err(error)) => format!("waiting: {error}"),

@@ -42,8 +42,8 @@ impl HookHome {
         }
         let tier = minke_exec::probe::best_backend_with(&sandbox_helper());
         if tier == SandboxBackend::Unavailable {
-            assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED fenced: no sandbox works here");
-            eprintln!("SKIPPED fenced: no sandbox works here, so hooks are tested without one");
+            assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED sandboxed: no sandbox works here");
+            eprintln!("SKIPPED sandboxed: no sandbox works here, so hooks are tested without one");
         }
         let backend = if tier == SandboxBackend::Unavailable { SandboxBackend::Off } else { tier };
         HookHome { dir, backend }
@@ -60,7 +60,7 @@ impl HookHome {
             dirs: PodDirs {
                 tmp: self.path_of("tmp"),
                 output: self.path_of("output"),
-                lock_file: self.path_of("fences"),
+                lock_file: self.path_of("sandboxes"),
                 writable_tmp: true,
             },
             masked: vec![self.path_of("config"), self.path_of("state")],
@@ -102,7 +102,7 @@ impl HookHome {
 }
 
 pub(crate) fn sandbox_helper() -> HelperBinary {
-    HelperBinary::from_path(env!("CARGO_BIN_EXE_hooks-fence"))
+    HelperBinary::from_path(env!("CARGO_BIN_EXE_hooks-sandbox"))
 }
 
 /// A TOML string.

@@ -1,7 +1,7 @@
 //! A started command: its helper, the control socket, and its exit.
 //!
 //! Here: starting, waiting, signalling, killing. Elsewhere: streams, timeouts and background commands (`command`).
-//! Dropping a `SandboxChild` kills its process tree and leaves no zombie (`tests/fence.rs`,
+//! Dropping a `SandboxChild` kills its process tree and leaves no zombie (`tests/sandbox`,
 //! `dropping_a_command_ends_its_tree`).
 
 use std::ffi::OsString;
@@ -99,14 +99,14 @@ pub(in crate::sandbox) fn start_command(
 
 /// Takes the shared lock that marks a sandbox as running. It is taken here and passed to the helper, so that there is
 /// no moment without it.
-fn acquire_lock(fences: &Path) -> Result<OwnedFd, SandboxError> {
-    let what = || format!("locking {}", fences.display());
+fn acquire_lock(lock_file: &Path) -> Result<OwnedFd, SandboxError> {
+    let what = || format!("locking {}", lock_file.display());
     let mut options = File::options();
     let file = options
         .read(true)
         .append(true)
         .create(true)
-        .open(fences)
+        .open(lock_file)
         .map_err(|e| SandboxError::setup_failed(&what(), e))?;
     for _ in 0..LOCK_TRIES {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -148,14 +148,14 @@ fn unnamed_file() -> io::Result<File> {
 
 /// Returns the limits with the kernel's resource numbers.
 fn kernel_limits(limits: &CommandLimits, tier: SandboxBackend) -> Vec<(u32, u64)> {
-    let counted_by_fence = matches!(tier, SandboxBackend::Namespaces | SandboxBackend::Bubblewrap);
+    let counted_by_sandbox = matches!(tier, SandboxBackend::Namespaces | SandboxBackend::Bubblewrap);
     let pairs = [
         (libc::RLIMIT_CORE, Some(0)),
         (libc::RLIMIT_FSIZE, limits.file_bytes),
         (libc::RLIMIT_NOFILE, limits.open_files),
         (libc::RLIMIT_AS, limits.address_space),
         (libc::RLIMIT_CPU, limits.cpu_seconds),
-        (libc::RLIMIT_NPROC, limits.processes.filter(|_| counted_by_fence)),
+        (libc::RLIMIT_NPROC, limits.processes.filter(|_| counted_by_sandbox)),
     ];
     #[expect(clippy::unnecessary_cast, reason = "the type of a resource differs between C libraries")]
     pairs.into_iter().filter_map(|(resource, limit)| Some((resource as u32, limit?))).collect()

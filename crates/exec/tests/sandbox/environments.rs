@@ -20,7 +20,7 @@ fn rerun_tests(mut with: Command) {
     let own = std::env::current_exe().unwrap();
     with.arg(own).env(INNER_RUN_VARIABLE, "1").env("HOME", "/nonexistent");
     // Run sequentially: tests that list processes would see those of other runs.
-    with.args(["--skip", "others::", "--test-threads", "2"]);
+    with.args(["--skip", "environments::", "--test-threads", "2"]);
     let output = match with.output() {
         Ok(output) => output,
         Err(error) => return print_skip(&format!("{with:?}: {error}")),

@@ -1,4 +1,4 @@
-//! The sandbox helper as a separate binary, for tests, whose own binaries cannot act as the helper.
+//! The sandbox helper for the tests of this crate: a test binary cannot serve as its own helper.
 //!
 //! `minke` is its own helper and does not need this one.
 
@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("minke-fence is started by a pod, not by the user");
+            eprintln!("hooks-sandbox is only for tests");
             ExitCode::FAILURE
         }
     }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use minke_exec::address::{Dialer, HostResolver, HostRules, ResolveFuture};
-use minke_exec::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
+use minke_net::address::{Dialer, HostResolver, HostRules, ResolveFuture};
+use minke_net::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
@@ -820,73 +820,4 @@ async fn connections_leave_nothing_behind() {
     }
     wait_for(|| (setup.tallies().len() == 400).then_some(())).await;
     wait_for(|| (open() <= before).then_some(())).await;
-}
-
-/// End to end: a sandboxed command uses its own loopback, the relay forwards to the socket, the proxy checks. Uses only
-/// the shell, so that no program needs to be installed.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_command_in_a_sandbox_reaches_granted_hosts_and_nothing_else() {
-    use minke_exec::sandbox::{
-        CommandLimits, EnvRules, HelperBinary, NetworkAccess, PodDirs, ProcessExit, Sandbox, SandboxCommand,
-        SandboxSpec,
-    };
-    use minke_policy::SandboxBackend;
-    use std::os::unix::fs::FileExt;
-
-    let helper = HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-fence"));
-    if minke_exec::probe::best_backend_with(&helper) != SandboxBackend::Namespaces {
-        assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "the namespaces backend does not work here");
-        eprintln!("SKIPPED: the namespaces backend does not work here, and others grant no hosts");
-        return;
-    }
-    let (server, setup) = usual_fixture(OK).await;
-    let root = setup.socket.parent().expect("a directory").canonicalize().expect("a path");
-    let [work, tmp, output] = ["work", "tmp", "output"].map(|name| root.join(name));
-    for dir in [&work, &tmp, &output] {
-        std::fs::create_dir_all(dir).unwrap();
-    }
-    let spec = SandboxSpec {
-        scope: minke_record::Scope::writable(work.to_str().unwrap()),
-        read_only: false,
-        dirs: PodDirs { tmp, output, lock_file: root.join("fences"), writable_tmp: true },
-        masked: Vec::new(),
-        lifted: Vec::new(),
-        findings: minke_exec::sandbox::ScopeFindings::default(),
-        network: NetworkAccess::Proxy { socket: root.join("proxy.sock") },
-        env: EnvRules::default(),
-    };
-    let script = r#"
-        way=${http_proxy#http://}
-        ask() { exec 3<>/dev/tcp/${way%:*}/${way#*:} && printf "$1" >&3 && cat <&3; exec 3>&-; }
-        ask 'GET http://good.example/x HTTP/1.1\r\nHost: good.example\r\n\r\n'; echo
-        ask 'CONNECT other.example:443 HTTP/1.1\r\n\r\n'; echo
-        ask 'CONNECT inside.example:443 HTTP/1.1\r\n\r\n'; echo
-        (exec 4<>/dev/tcp/93.184.216.34/80) 2>/dev/null && echo "reached past the proxy"
-        echo end"#;
-    let out = tempfile::tempfile().unwrap();
-    let fence = Sandbox::compile_spec(SandboxBackend::Namespaces, &spec).unwrap().with_helper(helper);
-    let mut started = fence
-        .start_command(SandboxCommand {
-            argv: ["bash", "-c", script].map(Into::into).to_vec(),
-            cwd: work,
-            stdin: std::fs::File::open("/dev/null").unwrap().into(),
-            stdout: out.try_clone().unwrap().into(),
-            stderr: out.try_clone().unwrap().into(),
-            tty: false,
-            limits: CommandLimits::default(),
-        })
-        .unwrap();
-    let exit = with_timeout(started.wait_for_exit()).await.unwrap();
-    let mut text = vec![0; usize::try_from(out.metadata().unwrap().len()).unwrap()];
-    out.read_exact_at(&mut text, 0).unwrap();
-    let text = String::from_utf8_lossy(&text);
-    assert_eq!(exit, ProcessExit::Code(0), "{text}");
-    assert!(text.contains("HTTP/1.1 200 OK") && text.contains("\r\n\r\nhi"), "{text}");
-    assert!(text.contains("HTTP/1.1 403 other.example is not among the hosts"), "{text}");
-    assert!(text.contains("10.0.0.7, which is a private network"), "{text}");
-    assert!(text.ends_with("end\n") && !text.contains("past the proxy"), "{text}");
-    assert_eq!(server.connection_count(), 1);
-    let told = wait_for(|| Some(setup.tallies()).filter(|told| told.len() == 3)).await;
-    assert_eq!(told.iter().filter(|tally| tally.allowed).count(), 1, "{told:?}");
 }
