@@ -12,6 +12,7 @@ mod limits;
 pub mod probe;
 pub mod sandbox;
 pub mod seatbelt;
+mod spec;
 
 pub mod clone;
 pub mod command;
