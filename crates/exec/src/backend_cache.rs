@@ -13,8 +13,6 @@ use std::time::{Duration, SystemTime};
 use minke_policy::SandboxBackend;
 use rustix::fs::OFlags;
 
-use crate::sandbox::{HelperBinary, landlock_abi, system_bubblewrap};
-
 /// The file name, in the runtime directory.
 const CACHE_FILE: &str = "sandbox-backend";
 /// The first word of the file, with the format version.
@@ -27,9 +25,17 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The cache file that this process used.
 static TRUSTED_FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
+/// The parts of a sandbox that the result of a probe depends on.
+pub(crate) struct ProbedParts<'a> {
+    pub(crate) helper: &'a Path,
+    /// 0 without Landlock.
+    pub(crate) landlock_abi: u32,
+    pub(crate) bubblewrap: Option<PathBuf>,
+}
+
 /// Returns the cached backend for the current machine fingerprint.
-pub(crate) fn load_backend(helper: &HelperBinary, dir: &Path) -> Option<SandboxBackend> {
-    let circumstances = machine_fingerprint(helper)?;
+pub(crate) fn load_backend(parts: &ProbedParts<'_>, dir: &Path) -> Option<SandboxBackend> {
+    let circumstances = machine_fingerprint(parts)?;
     let path = dir.join(CACHE_FILE);
     let text = read_own_file(&path)?;
     let backend = text.strip_suffix('\n')?.strip_prefix(&circumstances)?.strip_prefix("\nbackend ")?;
@@ -43,9 +49,9 @@ pub(crate) fn load_backend(helper: &HelperBinary, dir: &Path) -> Option<SandboxB
 }
 
 /// Stores the backend that worked; `none` is not stored.
-pub(crate) fn store_backend(helper: &HelperBinary, dir: &Path, backend: SandboxBackend) -> io::Result<()> {
+pub(crate) fn store_backend(parts: &ProbedParts<'_>, dir: &Path, backend: SandboxBackend) -> io::Result<()> {
     let path = dir.join(CACHE_FILE);
-    let Some(circumstances) = machine_fingerprint(helper).filter(|_| backend.enforces_scope()) else {
+    let Some(circumstances) = machine_fingerprint(parts).filter(|_| backend.enforces_scope()) else {
         return remove_cache_file(&path);
     };
     let fresh = dir.join(format!("{CACHE_FILE}.{}", std::process::id()));
@@ -116,12 +122,12 @@ const KERNEL_SETTINGS: [&str; 6] = [
 const STATUS_FIELDS: [&str; 4] = ["NoNewPrivs:", "Seccomp:", "CapEff:", "CapBnd:"];
 
 /// Returns everything that the result depends on; `None` if it is unknown.
-fn machine_fingerprint(helper: &HelperBinary) -> Option<String> {
+fn machine_fingerprint(parts: &ProbedParts<'_>) -> Option<String> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let mut lines = vec![format!("{CACHE_HEADER} user {}", rustix::process::geteuid().as_raw())];
-    lines.push(format!("helper {}", file_identity(helper.path())?));
-    lines.push(format!("landlock {}", landlock_abi()));
-    lines.push(format!("bwrap {:?}", system_bubblewrap().and_then(|path| file_identity(&path))));
+    lines.push(format!("helper {}", file_identity(parts.helper)?));
+    lines.push(format!("landlock {}", parts.landlock_abi));
+    lines.push(format!("bwrap {:?}", parts.bubblewrap.as_deref().and_then(file_identity)));
     for name in KERNEL_SETTINGS {
         let value = read(&Path::new("/proc/sys").join(name));
         // Without it, all boots have the same fingerprint.

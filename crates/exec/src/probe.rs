@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use minke_policy::SandboxBackend;
 use minke_record::Scope;
 
+use crate::backend_cache::ProbedParts;
 use crate::sandbox::{
     CommandLimits, EnvRules, HelperBinary, NetworkAccess, PodDirs, ProcessExit, Sandbox, SandboxCommand,
     SandboxSpec, landlock_abi, system_bubblewrap,
@@ -103,7 +104,7 @@ pub fn best_backend_in(helper: &HelperBinary, dir: &Path) -> SandboxBackend {
 /// otherwise the result of a trial, which is then cached. Only backends that enforce the whole scope are cached. A
 /// wrong cache lets no command run, but cannot weaken a sandbox.
 pub fn cached_backend_in(helper: &HelperBinary, dir: &Path) -> SandboxBackend {
-    if let Some(backend) = crate::backend_cache::load_backend(helper, dir) {
+    if let Some(backend) = crate::backend_cache::load_backend(&probed_parts(helper), dir) {
         return backend;
     }
     let backend = best_backend_in(helper, dir);
@@ -114,7 +115,11 @@ pub fn cached_backend_in(helper: &HelperBinary, dir: &Path) -> SandboxBackend {
 /// Replaces the cache by the result of a full probe.
 pub fn cache_backend_in(helper: &HelperBinary, dir: &Path, backend: SandboxBackend) {
     // If it cannot be stored, the next process probes again.
-    let _tried_again = crate::backend_cache::store_backend(helper, dir, backend);
+    let _tried_again = crate::backend_cache::store_backend(&probed_parts(helper), dir, backend);
+}
+
+fn probed_parts(helper: &HelperBinary) -> ProbedParts<'_> {
+    ProbedParts { helper: helper.path(), landlock_abi: landlock_abi(), bubblewrap: system_bubblewrap() }
 }
 
 /// Removes trial directories whose process has exited. One that cannot be removed is retried by the next process.
@@ -192,7 +197,12 @@ fn run_trial(helper: &HelperBinary, backend: SandboxBackend, dir: &Path) -> Resu
     let spec = SandboxSpec {
         scope: Scope::writable(text(&at("work"))?),
         read_only: false,
-        dirs: PodDirs { tmp: at("tmp"), output: at("output"), lock_file: at("fences"), writable_tmp: true },
+        dirs: PodDirs {
+            tmp: at("tmp"),
+            output: at("output"),
+            lock_file: at("sandboxes"),
+            writable_tmp: true,
+        },
         masked: Vec::new(),
         lifted: Vec::new(),
         findings: crate::sandbox::ScopeFindings::default(),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use minke_policy::{AccessLevel, PROTECTED_NAMES, SandboxBackend, access_level};
 use minke_record::{Permission, ScopeRule};
 
-use crate::sandbox::{NetworkAccess, SandboxError, SandboxSpec};
+use crate::spec::{NetworkAccess, SandboxError, SandboxSpec};
 use quote::{case_insensitive, escape_regex, literal_filter, quote_text, regex_filter, subpath_filter};
 
 /// The profile parameter with the loopback port of the pod's proxy, if there is one.

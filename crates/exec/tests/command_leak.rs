@@ -125,7 +125,7 @@ fn nothing_grows_with_the_number_of_commands() {
             // Remembered commands fill the list in the long run only; each keeps at most its last output.
             assert!(after.resident_kib <= before.resident_kib + 8 * 1024, "memory: {before:?} {after:?}");
             assert!(home.output_files().is_empty(), "{:?}", home.output_files());
-            let lock_file = std::fs::File::open(home.path_to("fences")).unwrap();
+            let lock_file = std::fs::File::open(home.path_to("sandboxes")).unwrap();
             assert!(lock_file.try_lock().is_ok(), "no sandbox is running");
         });
     }

@@ -33,10 +33,10 @@ impl CacheFixture {
         for name in ["run", "work", "tmp", "output"] {
             std::fs::create_dir(at.join(name)).unwrap();
         }
-        let real = env!("CARGO_BIN_EXE_minke-fence");
+        let real = env!("CARGO_BIN_EXE_minke-sandbox");
         let counted = at.join("counted");
         let script = format!(
-            "#!/bin/bash\necho once >> {}\nexec -a minke-fence {real} \"$@\"\n",
+            "#!/bin/bash\necho once >> {}\nexec -a minke-sandbox {real} \"$@\"\n",
             at.join("executed").display()
         );
         std::fs::write(&counted, script).unwrap();
@@ -192,7 +192,7 @@ fn sandbox_spec(at: &Path) -> SandboxSpec {
         dirs: PodDirs {
             tmp: at.join("tmp"),
             output: at.join("output"),
-            lock_file: at.join("fences"),
+            lock_file: at.join("sandboxes"),
             writable_tmp: true,
         },
         masked: Vec::new(),

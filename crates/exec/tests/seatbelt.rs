@@ -36,7 +36,7 @@ fn sandbox_spec(allow: Vec<ScopeRule>, deny: Vec<ScopeRule>) -> SandboxSpec {
         dirs: PodDirs {
             tmp: pod.join("tmp"),
             output: pod.join("output"),
-            lock_file: pod.join("fences"),
+            lock_file: pod.join("sandboxes"),
             writable_tmp: true,
         },
         masked: vec![PathBuf::from(HOME).join(".ssh"), PathBuf::from(DATA)],

@@ -153,7 +153,11 @@ fn process_start_time(process: &str) -> Option<u64> {
 
 /// The file that every sandbox of a pod locks, and in which it notes its placeholders. Processes of the
 /// release 0.1.0 lock the same name.
-pub(crate) const SANDBOX_LOCK_FILE: &str = "fences";
+pub(crate) const SANDBOX_LOCK_FILE: &str = "sandboxes";
+/// The name of that file in an older Minke. It must not be left unused: without it an older process takes the scope of a
+/// dead pod whose commands still run, and this one does the same to an older pod. Both names are therefore one file, so
+/// that both versions see its lock, and this version also reads a file that has only the old name.
+pub(crate) const OLD_SANDBOX_LOCK_FILE: &str = "fences";
 
 /// The directories that a pod provides for its commands and file tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -229,7 +233,11 @@ impl ScopeLease {
             create_private_dir(path).map_err(io_error("make", path))?;
         }
         open_lock(&own.sandbox_lock).map_err(io_error("make", &own.sandbox_lock))?;
-        Ok(own)
+        let old_name = dir.join(OLD_SANDBOX_LOCK_FILE);
+        match fs::hard_link(&own.sandbox_lock, &old_name) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(io_error("make", old_name)(e)),
+            _ => Ok(own),
+        }
     }
 
     /// Returns the pod's current scope: its own without write access to lent paths, and none after `give_scope`.

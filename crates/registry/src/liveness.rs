@@ -17,7 +17,7 @@ use crate::files::{
     DEAD_REMOVAL_LIMIT, create_private_dir, delete_removed, move_to_removed, read_tail, replace_file,
     retry_lock,
 };
-use crate::lease::{SANDBOX_LOCK_FILE, ScopeRow};
+use crate::lease::{OLD_SANDBOX_LOCK_FILE, SANDBOX_LOCK_FILE, ScopeRow};
 use crate::runtime_dir::RuntimeDir;
 use crate::snapshot::ReclaimedPod;
 
@@ -86,7 +86,10 @@ impl RuntimeDir {
             Err(e) => (None, Some(e.to_string())),
         };
         let problem = pod_dir.damage.clone().or(unkept);
-        self.keep_sandbox_notes(&dir.join(SANDBOX_LOCK_FILE))?;
+        // Both names of one file become the same note.
+        for name in [SANDBOX_LOCK_FILE, OLD_SANDBOX_LOCK_FILE] {
+            self.keep_sandbox_notes(&dir.join(name))?;
+        }
         let mut found_any = session.is_some() || problem.is_some();
         for pod_dirs in fs::read_dir(dir).map_err(io_error("read", dir))? {
             found_any |= pod_dirs.map_err(io_error("read", dir))?.file_name() != "lease";
@@ -170,15 +173,19 @@ pub(crate) fn inspect_dir(dir: PathBuf) -> Result<PodDir, RegistryError> {
 
 /// Returns whether a process that the pod in this directory started still runs.
 pub(crate) fn has_live_sandbox(dir: &Path) -> Result<bool, RegistryError> {
-    let path = dir.join(SANDBOX_LOCK_FILE);
-    let file = match File::open(&path) {
+    let file = match File::open(dir.join(SANDBOX_LOCK_FILE)) {
+        // A pod of an older Minke has only the old name.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => File::open(dir.join(OLD_SANDBOX_LOCK_FILE)),
+        opened => opened,
+    };
+    let file = match file {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(io_error("open", path)(e)),
+        Err(e) => return Err(io_error("open", dir.join(SANDBOX_LOCK_FILE))(e)),
     };
     match retry_lock(|| file.try_lock()) {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(e)) => Err(io_error("lock", path)(e)),
+        Err(TryLockError::Error(e)) => Err(io_error("lock", dir.join(SANDBOX_LOCK_FILE))(e)),
     }
 }

@@ -170,6 +170,29 @@ fn a_watch_ends_when_the_scope_is_back() {
     register_pod(&runtime, root_row("next", 2, "/p")).unwrap();
 }
 
+/// Pods of both versions may share the runtime directory.
+#[test]
+fn the_lock_of_sandboxes_counts_under_its_old_name_too() {
+    let home = tempfile::tempdir().unwrap();
+    let runtime = test_runtime(home.path());
+    let lease = register_pod(&runtime, root_row("pod", 1, "/p")).unwrap();
+    let lock_file = lease.make_own_dirs().unwrap().sandbox_lock;
+    let old_name = lock_file.with_file_name("fences");
+    let locked = fs::File::open(&lock_file).unwrap();
+    locked.lock_shared().unwrap();
+    assert!(fs::File::open(&old_name).unwrap().try_lock().is_err(), "an older Minke sees the lock");
+    fs::write(&lock_file, "a note\n").unwrap();
+    // A pod of an older Minke has only this name.
+    fs::remove_file(&lock_file).unwrap();
+    drop(lease);
+    let watch = runtime.watch_pod(&pod_name("pod"), session_id(1));
+    assert!(!watch.wait_until_gone(Some(Duration::ZERO)).unwrap());
+    drop(locked);
+    assert!(watch.wait_until_gone(Some(Duration::from_secs(20))).unwrap());
+    register_pod(&runtime, root_row("next", 2, "/p")).unwrap();
+    assert_eq!(runtime.leftover_sandbox_notes().unwrap().len(), 1);
+}
+
 #[test]
 fn a_root_pod_gives_up_its_place_and_takes_it_back() {
     let home = tempfile::tempdir().unwrap();

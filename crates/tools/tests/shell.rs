@@ -52,7 +52,7 @@ impl ShellFixture {
             dirs: PodDirs {
                 tmp: root.join("tmp"),
                 output: root.join("output"),
-                lock_file: root.join("fences"),
+                lock_file: root.join("sandboxes"),
                 writable_tmp: true,
             },
             masked: Vec::new(),
@@ -66,7 +66,7 @@ impl ShellFixture {
             spec: Arc::new(move || spec.clone()),
             output_dir: root.join("output"),
             output_filter: Arc::new(|| Box::new(NoFilter)),
-            helper: HelperBinary::from_path(env!("CARGO_BIN_EXE_tools-fence")),
+            helper: HelperBinary::from_path(env!("CARGO_BIN_EXE_tools-sandbox")),
             guard: minke_exec::command::RepositoryGuard::default(),
         }));
         let tools = shell_tools(Some(Arc::clone(&commands)));
@@ -475,7 +475,7 @@ async fn a_command_that_cannot_start_says_why() {
 #[tokio::test]
 async fn the_result_of_a_call_reports_a_refused_set_id_file() {
     // Otherwise the test binary would be executed as the helper and start all tests again.
-    HelperBinary::from_path(env!("CARGO_BIN_EXE_tools-fence")).set_as_default();
+    HelperBinary::from_path(env!("CARGO_BIN_EXE_tools-sandbox")).set_as_default();
     let backend = minke_exec::probe::best_backend();
     if backend == SandboxBackend::Unavailable {
         assert!(std::env::var_os("MINKE_NO_SKIP").is_none(), "SKIPPED: no sandbox works here");

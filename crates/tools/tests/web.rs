@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use minke_exec::address::{Dialer, HostResolver, ResolveFuture};
+use minke_net::address::{Dialer, HostResolver, ResolveFuture};
 use minke_record::Class;
 use minke_tool::{CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput};
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools, web_tools_in};

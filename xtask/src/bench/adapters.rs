@@ -8,7 +8,7 @@ use super::home::BenchBinaries;
 use crate::run::{cargo_command, run_command};
 
 const BENCHES: [(&str, &str); 5] = [
-    ("minke-exec", "fence"),
+    ("minke-exec", "sandbox"),
     ("minke-tools", "files"),
     ("minke-tools", "search"),
     ("minke-undo", "capture"),

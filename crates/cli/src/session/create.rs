@@ -400,7 +400,7 @@ pub(crate) fn working_directory(requested: Option<&Path>, context: &CliContext) 
 fn declare_manifest(new: &NewPod, cwd: &Path, context: &CliContext) -> Result<Manifest, CliError> {
     let mut manifest = crate::session::settings::declare_pod(new, cwd, context)?.manifest;
     if let NetworkPolicy::Hosts(hosts) = &manifest.sandbox.network {
-        minke_exec::address::HostRules::parse_list(hosts).map_err(|e| {
+        minke_net::address::HostRules::parse_list(hosts).map_err(|e| {
             CliError::usage("sandbox.network contains a host that cannot be granted").with_reason(e)
         })?;
     }

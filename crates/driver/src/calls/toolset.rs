@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use minke_exec::command::{Commands, CommandsConfig, OutputFilter};
-use minke_exec::proxy::Proxy;
 use minke_exec::sandbox::{EnvRules, HelperBinary, NetworkAccess, PodDirs, SandboxSpec, ScopeFindings};
 use minke_files::{ExtraProtection, FilesConfig, ScopedFiles, TmpAlias};
 use minke_git::{GuardScope, RepositoryGuard, RepositoryScanner, SurveyArea, TargetFinder};
 use minke_manifest::profiles::ProfileCatalog;
 use minke_manifest::{Manifest, SandboxMode};
+use minke_net::proxy::Proxy;
 use minke_policy::{AccessLevel, SandboxBackend};
 use minke_record::{Permission, Scope, ScopeRule, SessionId};
 use minke_references::Skill;

@@ -4,9 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::address::{Dialer, HostRules};
-use minke_exec::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
 use minke_manifest::{Manifest, NetworkPolicy, WebSearchSection, WebSection};
+use minke_net::address::Dialer;
+use minke_net::address::HostRules;
+use minke_net::proxy::ConnectionTally;
+use minke_net::proxy::Proxy;
+use minke_net::proxy::ProxyLimits;
+use minke_net::proxy::ProxySettings;
 use minke_secrets::KeyRedactor;
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings};
 use serde_json::json;

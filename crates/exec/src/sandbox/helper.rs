@@ -2,7 +2,7 @@
 //!
 //! Here: its `main` and the order of steps. Elsewhere: each restriction in its own file, the supervising loop
 //! (`reaper`). It is single-threaded and starts no runtime. If a step fails, it reports the error on its control socket
-//! and exits (`tests/fence.rs`, `a_sandbox_that_cannot_stand_runs_nothing`).
+//! and exits (`tests/sandbox`, `a_sandbox_that_cannot_stand_runs_nothing`).
 
 pub(super) mod child;
 #[cfg(target_os = "linux")]
@@ -33,7 +33,7 @@ use super::restrictions::Restrictions;
 use super::sys::{self, ForkResult};
 
 /// `argv[0]` of the helper process.
-pub(super) const HELPER_NAME: &str = "minke-fence";
+pub(super) const HELPER_NAME: &str = "minke-sandbox";
 
 /// Why a command does not run.
 pub(super) enum HelperError {

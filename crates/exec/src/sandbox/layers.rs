@@ -4,7 +4,7 @@
 //! outside the sandbox, before it has a mount namespace. Elsewhere: the mounting itself (`mounts`).
 //!
 //! A directory between a grant and a protected path inside it is *pinned*, that is, mounted on itself. A mount point
-//! cannot be renamed; otherwise a command could move the directory away and recreate it (`tests/fence.rs`,
+//! cannot be renamed; otherwise a command could move the directory away and recreate it (`tests/sandbox`,
 //! `what_is_held_cannot_be_moved_aside`).
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,8 @@
 //! The sandbox: kernel restrictions on a command, compiled from a scope when the command starts.
 //!
-//! Here: the public types (`SandboxSpec`, `Sandbox`, `SandboxError`). Elsewhere in this folder: the plan of a sandbox
-//! (`plan`), starting and ending commands (`child`), the helper that applies the restrictions and execs (`helper`). If
-//! a restriction cannot be applied, the command does not run (`tests/fence.rs`,
+//! Here: `Sandbox` and the helper binary. Elsewhere: the access that a sandbox gives (`crate::spec`), the plan of a
+//! sandbox (`plan`), starting and ending commands (`child`), the helper that applies the restrictions and execs
+//! (`helper`). If a restriction cannot be applied, the command does not run (`tests/sandbox`,
 //! `a_sandbox_that_cannot_stand_runs_nothing`).
 
 mod backends;
@@ -21,14 +21,13 @@ mod sys;
 mod system_paths;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use minke_git::{RepositoryScanner, RepositorySurvey, SurveyArea};
-use minke_policy::{DeniedPaths, SandboxBackend};
-use minke_record::Scope;
+use minke_policy::SandboxBackend;
 
 pub use crate::env::EnvRules;
 pub use crate::limits::CommandLimits;
+pub use crate::spec::{NetworkAccess, PodDirs, SandboxError, SandboxSpec, ScopeFindings};
 pub use helper::child::{ProcessExit, SandboxChild, SandboxCommand};
 pub use helper::spare::SpareHelper;
 pub use helper::{helper_main, is_helper};

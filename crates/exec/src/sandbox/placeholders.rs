@@ -6,7 +6,7 @@
 //! socket cannot be opened, and `git` neither shows, adds nor cleans it. Where `git` itself reads the name, the
 //! placeholder is a file without effect. Every placeholder is first noted in the pod's sandbox lock file. The last
 //! sandbox of the pod to end removes the noted ones. After a kill, `remove_stale_placeholders` does so; it removes only
-//! what Minke created (`tests/fence.rs`, `nothing_is_left_on_disk`).
+//! what Minke created (`tests/sandbox`, `nothing_is_left_on_disk`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;

@@ -291,7 +291,7 @@ mod tests {
         let plan = SandboxPlan {
             backend: SandboxBackend::Bubblewrap,
             restrictions: Restrictions::ALL.without(Restrictions::MASKS),
-            lock_file: "/run/pods/a/fences".into(),
+            lock_file: "/run/pods/a/sandboxes".into(),
             env: BTreeMap::from([("PATH".into(), OsString::from_vec(vec![0xff, b'x']))]),
             proxy: Some("/run/proxy.sock".into()),
             bubblewrap: "/usr/bin/bwrap".into(),

@@ -14,7 +14,7 @@ use minke_record::Scope;
 use minke_tool::{CommandEvent, CommandEventSink};
 
 pub(crate) fn helper_binary() -> HelperBinary {
-    HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-fence"))
+    HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-sandbox"))
 }
 
 /// Passes everything unchanged.
@@ -40,7 +40,7 @@ impl CommandFixture {
         for name in ["work", "tmp", "output"] {
             std::fs::create_dir(dir.path().join(name)).expect("a directory");
         }
-        std::fs::write(dir.path().join("fences"), "").expect("a lock file");
+        std::fs::write(dir.path().join("sandboxes"), "").expect("a lock file");
         CommandFixture { dir }
     }
 
@@ -87,7 +87,7 @@ pub(crate) fn sandbox_spec_at(dir: &Path) -> SandboxSpec {
         dirs: PodDirs {
             tmp: dir.join("tmp"),
             output: dir.join("output"),
-            lock_file: dir.join("fences"),
+            lock_file: dir.join("sandboxes"),
             writable_tmp: true,
         },
         masked: Vec::new(),

@@ -82,7 +82,7 @@ fn assert_dead(since: Instant, mark: &str, dir: &Path, what: &str) {
         }
         left.is_empty()
     });
-    let lock_file = std::fs::File::open(dir.join("fences")).unwrap();
+    let lock_file = std::fs::File::open(dir.join("sandboxes")).unwrap();
     wait_until(DEATH_TIMEOUT.saturating_sub(since.elapsed()), &format!("{what}: the lock is free"), || {
         lock_file.try_lock().is_ok()
     });

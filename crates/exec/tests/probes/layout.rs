@@ -106,7 +106,7 @@ pub(crate) fn create_layout(base: &Path, probes: &[SandboxProbe]) -> io::Result<
         write_file(&base.join(path), "plain\n")?;
     }
     fs::create_dir_all(base.join("runtime/pods/probe/tmp"))?;
-    write_file(&base.join("runtime/pods/probe/fences"), "")?;
+    write_file(&base.join("runtime/pods/probe/sandboxes"), "")?;
     // Files of the user: a set-ID program, and a directory that passes its group on to new files.
     write_file(&base.join("work/granted-set-id"), "#!/bin/sh\n")?;
     fs::set_permissions(base.join("work/granted-set-id"), fs::Permissions::from_mode(0o4755))?;

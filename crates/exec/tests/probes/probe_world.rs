@@ -170,7 +170,7 @@ impl ProbeWorld {
             dirs: PodDirs {
                 tmp: pod.join("tmp"),
                 output: pod.join("output"),
-                lock_file: pod.join("fences"),
+                lock_file: pod.join("sandboxes"),
                 writable_tmp: stage != ProbeStage::ReadOnly,
             },
             masked: layout::MASKED_PATHS.iter().map(|path| self.base.join(path)).collect(),
@@ -223,7 +223,7 @@ impl ProbeWorld {
         let mut succeeded = BTreeSet::new();
         let mut changed = BTreeSet::new();
         // The sandbox has ended when its lock is free; until then it may still remove placeholders.
-        if !is_unlocked_soon(&self.base.join("runtime/pods/probe/fences")) {
+        if !is_unlocked_soon(&self.base.join("runtime/pods/probe/sandboxes")) {
             changed.insert("the sandbox lock is still held".into());
         }
         let after = self.file_stamps()?;

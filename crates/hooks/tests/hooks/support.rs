@@ -60,7 +60,7 @@ impl HookHome {
             dirs: PodDirs {
                 tmp: self.path_of("tmp"),
                 output: self.path_of("output"),
-                lock_file: self.path_of("fences"),
+                lock_file: self.path_of("sandboxes"),
                 writable_tmp: true,
             },
             masked: vec![self.path_of("config"), self.path_of("state")],

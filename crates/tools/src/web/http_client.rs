@@ -8,7 +8,7 @@ use std::error::Error;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use minke_exec::address::{DialError, Dialer, Host, WEB_PORTS};
+use minke_net::address::{DialError, Dialer, Host, WEB_PORTS};
 use minke_tool::ToolError;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderMap;

@@ -1,7 +1,7 @@
 //! The web tools WebFetch and WebSearch, disabled unless the user configures them.
 //!
 //! This module has their settings. Submodules: the tools (`fetch`, `search`), HTTP requests (`http_client`),
-//! conversion to text (`content`) and of pages (`html`). `exec::address` decides which addresses may be
+//! conversion to text (`content`) and of pages (`html`). `net::address` decides which addresses may be
 //! dialed; callers pass keys as a function.
 //! Invariant: every dialed address was checked after its only resolution, at every redirect
 //! (`a_rebinding_name_is_asked_for_once`, `a_redirect_to_a_private_address_is_refused`), and every response
@@ -16,7 +16,7 @@ mod search;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::address::Dialer;
+use minke_net::address::Dialer;
 use minke_tool::Tool;
 
 pub use search::SearchKind;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_exec::address::Dialer;
+use minke_net::address::Dialer;
 use minke_record::{Action, Class, ToolSpec};
 use minke_tool::{Tool, ToolContext, ToolError, ToolFuture, ToolInvocation, ToolOutput};
 use reqwest::Url;

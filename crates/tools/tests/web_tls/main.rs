@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use minke_exec::address::{Dialer, HostResolver, ResolveFuture};
+use minke_net::address::{Dialer, HostResolver, ResolveFuture};
 use minke_tool::{CommandEventSink, Tool, ToolContext, ToolError, ToolInvocation, ToolOutput};
 use minke_tools::{FetchSettings, SearchKind, SearchSettings, WebSettings, web_tools_in};
 use serde_json::{Value, json};

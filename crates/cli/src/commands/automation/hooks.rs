@@ -277,7 +277,7 @@ fn sandboxed_commands(
         dirs: PodDirs {
             tmp: dirs.subdir("tmp"),
             output: dirs.subdir("output"),
-            lock_file: dirs.subdir("fences"),
+            lock_file: dirs.subdir("sandboxes"),
             writable_tmp: true,
         },
         masked: secrets.chain(ours.into_iter().cloned()).collect(),

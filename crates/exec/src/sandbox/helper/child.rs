@@ -1,7 +1,7 @@
 //! A command in a sandbox: its start through the helper, the control socket, and its exit.
 //!
 //! Here: starting, waiting, signalling, killing. Elsewhere: streams, timeouts and background commands (`command`).
-//! Dropping a `SandboxChild` kills its process tree and leaves no zombie (`tests/fence.rs`,
+//! Dropping a `SandboxChild` kills its process tree and leaves no zombie (`tests/sandbox`,
 //! `dropping_a_command_ends_its_tree`).
 
 use std::ffi::OsString;

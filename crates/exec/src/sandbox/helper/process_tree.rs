@@ -1,7 +1,7 @@
 //! Kills a process tree where there is no pid namespace.
 //!
 //! Here: finding descendants through `/proc` and killing them until none is left. The caller is a subreaper: a process
-//! that leaves its group or session, or whose parent exits, is still a descendant (`tests/fence.rs`,
+//! that leaves its group or session, or whose parent exits, is still a descendant (`tests/sandbox`,
 //! `daemons_and_stopped_processes_die_with_the_command`).
 
 use std::collections::HashMap;

@@ -75,8 +75,8 @@ pub(super) const PROBES: &[SandboxProbe] = &[
     attack_probe("own-lease", "openat O_WRONLY", TestedRestriction::LandlockFiles, |g| {
         outcome_of(fs::OpenOptions::new().append(true).open(g.path_to("runtime/pods/probe/lease")))
     }),
-    attack_probe("own-fences-lock", "openat, flock", TestedRestriction::LandlockFiles, |g| {
-        let opened = fs::File::open(g.path_to("runtime/pods/probe/fences"));
+    attack_probe("own-sandbox-lock", "openat, flock", TestedRestriction::LandlockFiles, |g| {
+        let opened = fs::File::open(g.path_to("runtime/pods/probe/sandboxes"));
         outcome_of(opened.and_then(|file| {
             use std::os::fd::AsRawFd;
             sys!(SYS_flock, file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB)

@@ -245,7 +245,7 @@ async fn secrets_are_masked_but_for_what_is_granted_inside() {
             "echo x > ../pod/output/new",
             "echo x > ../home/.ssh/new",
             "echo x > ../home/data/new",
-            "echo x > ../pod/fences",
+            "echo x > ../pod/sandboxes",
         ];
         assert_eq!(successful_lines(&yard, tier, &bad).await, [""; 0], "{tier}");
     }

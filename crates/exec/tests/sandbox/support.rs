@@ -100,7 +100,7 @@ impl SandboxFixture {
         let spec = SandboxSpec {
             scope: Scope::writable(work.to_str().unwrap()),
             read_only: false,
-            dirs: PodDirs { tmp, output, lock_file: at.join("pod/fences"), writable_tmp: true },
+            dirs: PodDirs { tmp, output, lock_file: at.join("pod/sandboxes"), writable_tmp: true },
             masked: Vec::new(),
             lifted: Vec::new(),
             findings: minke_exec::sandbox::ScopeFindings::default(),
@@ -109,17 +109,17 @@ impl SandboxFixture {
         };
         let (stdin, input) = std::io::pipe().unwrap();
         let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        let helper = HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-fence"));
+        let helper = HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-sandbox"));
         SandboxFixture { root, work, spec, mark, helper, input, stdin, out, err }
     }
 
     pub(crate) fn compile_sandbox(&self, tier: SandboxBackend) -> Result<Sandbox, SandboxError> {
-        let fence = Sandbox::compile_spec(tier, &self.spec)?;
-        let fence = match find_bubblewrap() {
-            Some(bwrap) => fence.with_bubblewrap(bwrap),
-            None => fence,
+        let sandbox = Sandbox::compile_spec(tier, &self.spec)?;
+        let sandbox = match find_bubblewrap() {
+            Some(bwrap) => sandbox.with_bubblewrap(bwrap),
+            None => sandbox,
         };
-        Ok(fence.with_helper(self.helper.clone()))
+        Ok(sandbox.with_helper(self.helper.clone()))
     }
 
     pub(crate) fn start_line(&self, tier: SandboxBackend, line: &str) -> Result<SandboxChild, SandboxError> {

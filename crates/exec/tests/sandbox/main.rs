@@ -4,17 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
-#[path = "fence/held.rs"]
 mod containment;
-#[path = "fence/death.rs"]
 mod death;
-#[path = "fence/others.rs"]
 mod environments;
-#[path = "fence/led.rs"]
 mod git_targets;
-#[path = "fence/spare.rs"]
 mod spare;
-#[path = "fence/support.rs"]
 mod support;
 
 use std::time::Duration;
@@ -233,7 +227,7 @@ async fn the_terminal_is_the_commands_own() {
 async fn the_probe_names_the_best_backend_that_works() {
     let begun = std::time::Instant::now();
     let report =
-        minke_exec::probe::probe_backends_with(&HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-fence")));
+        minke_exec::probe::probe_backends_with(&HelperBinary::from_path(env!("CARGO_BIN_EXE_minke-sandbox")));
     // For debug builds on a busy machine. The guaranteed second is measured in release builds.
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     for tier in confining_backends().into_iter().filter(|tier| *tier != SandboxBackend::Bubblewrap) {

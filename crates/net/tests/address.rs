@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use minke_exec::address::{
+use minke_net::address::{
     AddressKind, Authority, DialError, Dialer, Host, HostNotGranted, HostResolver, HostRules, ResolveFuture,
 };
 use proptest::prelude::*;

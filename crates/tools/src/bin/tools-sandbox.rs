@@ -1,6 +1,6 @@
-//! The sandbox helper as a separate binary, for tests, whose own binaries cannot act as the helper.
+//! The sandbox helper for the tests of this crate, because a test binary cannot act as the helper.
 //!
-//! `minke` is its own helper and does not need this one.
+//! `minke` is its own helper and does not use this binary.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("minke-fence is started by a pod, not by the user");
+            eprintln!("tools-sandbox is started by tests only");
             ExitCode::FAILURE
         }
     }

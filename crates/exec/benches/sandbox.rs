@@ -1,6 +1,6 @@
 //! Measures the cost of a sandbox: `bash -c true` without one, and in each backend that works here.
 //!
-//! `cargo bench -p minke-exec --bench fence [-- BACKEND…]`. This binary is its own helper, as `minke` is. The grant is
+//! `cargo bench -p minke-exec --bench sandbox [-- BACKEND…]`. This binary is its own helper, as `minke` is. The grant is
 //! a repository with a `.git`, so that present and missing names are protected as in real work. Each backend is
 //! measured twice: without a spare helper, as for a pod's first command, and with one.
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         dirs: PodDirs {
             tmp: at.join("tmp"),
             output: at.join("output"),
-            lock_file: at.join("fences"),
+            lock_file: at.join("sandboxes"),
             writable_tmp: true,
         },
         masked: Vec::new(),
@@ -61,12 +61,12 @@ fn main() -> ExitCode {
     let mut plain = Vec::new();
     let kinds: Vec<(SandboxBackend, bool)> =
         tiers.iter().flat_map(|tier| [(*tier, false), (*tier, true)]).collect();
-    let mut fenced: Vec<Vec<Duration>> = vec![Vec::new(); kinds.len()];
+    let mut sandboxed: Vec<Vec<Duration>> = vec![Vec::new(); kinds.len()];
     for _ in 0..ROUNDS_PER_BACKEND {
         let begun = Instant::now();
         assert!(Command::new("bash").args(["-c", "true"]).stdin(Stdio::null()).status().unwrap().success());
         plain.push(begun.elapsed());
-        for ((tier, with_spare), times) in kinds.iter().zip(&mut fenced) {
+        for ((tier, with_spare), times) in kinds.iter().zip(&mut sandboxed) {
             let spare =
                 with_spare.then(|| SpareHelper::spawn_spare(&HelperBinary::default(), *tier).unwrap());
             if spare.is_some() {
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         }
     }
     let base = print_report("plain", &mut plain, None);
-    for ((tier, with_spare), times) in kinds.iter().zip(&mut fenced) {
+    for ((tier, with_spare), times) in kinds.iter().zip(&mut sandboxed) {
         let how = if *with_spare { "spare" } else { "first" };
         print_report(&format!("{tier:3} {how}"), times, Some(base));
     }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use minke_exec::address::{Dialer, HostResolver, HostRules, ResolveFuture};
-use minke_exec::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
+use minke_net::address::{Dialer, HostResolver, HostRules, ResolveFuture};
+use minke_net::proxy::{ConnectionTally, Proxy, ProxyLimits, ProxySettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 

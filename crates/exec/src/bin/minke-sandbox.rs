@@ -1,6 +1,6 @@
-//! The sandbox helper for the tests of this crate, because a test binary cannot act as the helper.
+//! The sandbox helper as a separate binary, for tests, whose own binaries cannot act as the helper.
 //!
-//! `minke` is its own helper and does not use this binary.
+//! `minke` is its own helper and does not need this one.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if minke_exec::sandbox::is_helper(&name) => minke_exec::sandbox::helper_main(),
         _ => {
-            eprintln!("tools-fence is started by tests only");
+            eprintln!("minke-sandbox is started by a pod, not by the user");
             ExitCode::FAILURE
         }
     }
