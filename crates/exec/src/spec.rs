@@ -56,8 +56,8 @@ impl SandboxSpec {
 
     /// Returns the paths that a sandboxed command could write, except the pod's own directories. `None` without a
     /// sandbox.
-    pub fn write_scope(&self, tier: SandboxBackend) -> Option<Scope> {
-        match tier {
+    pub fn write_scope(&self, backend: SandboxBackend) -> Option<Scope> {
+        match backend {
             SandboxBackend::Off => None,
             _ if self.read_only => Some(Scope::default()),
             _ => Some(self.scope.clone()),
@@ -93,8 +93,8 @@ pub enum NetworkAccess {
 pub enum SandboxError {
     #[error("could not run the command: no sandbox works on this machine: {why}")]
     Unavailable { why: String },
-    #[error("could not run the command: the sandbox ({tier}) cannot enforce this scope: {why}")]
-    CannotExpress { tier: SandboxBackend, why: String },
+    #[error("could not run the command: the sandbox ({backend}) cannot enforce this scope: {why}")]
+    CannotExpress { backend: SandboxBackend, why: String },
     #[error("could not run the command: setting up the sandbox failed: {why}")]
     SetupFailed { why: String },
     #[error("could not start the command: {why}")]
