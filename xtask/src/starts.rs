@@ -66,9 +66,10 @@ pub fn problems_in(file: &str, text: &str) -> Vec<String> {
         for (at, _) in line.match_indices("Command::new(") {
             let handed = first_argument(line.get(at + "Command::new(".len()..).unwrap_or_default());
             let fixed = handed.starts_with("\"/");
-            // The argument parser has a type of this name, too.
-            let parser = line.get(..at).unwrap_or_default().ends_with("clap::");
-            if !fixed && !parser && !REVIEWED_STARTS.contains(&(file, handed)) {
+            let before = line.get(..at).unwrap_or_default();
+            // The argument parser has a type of this name, and other types end with it.
+            let other_type = before.ends_with("clap::") || before.ends_with(char::is_alphanumeric);
+            if !fixed && !other_type && !REVIEWED_STARTS.contains(&(file, handed)) {
                 found.push(format!(
                     "{number} starts `{handed}`, which does not come from the lookup in `programs`"
                 ));

@@ -130,7 +130,12 @@ fn a_program_that_is_started_by_its_bare_name_is_found() {
     ] {
         assert_eq!(starts::problems_in("crates/cli/src/x.rs", line).len(), 1, "{line}");
     }
-    for line in ["Command::new(\"/bin/ps\")", "#[cfg(test)]\nCommand::new(\"sh\")", "// `PATH`"] {
+    for line in [
+        "Command::new(\"/bin/ps\")",
+        "BackgroundCommand::new(row)",
+        "#[cfg(test)]\nCommand::new(\"sh\")",
+        "// `PATH`",
+    ] {
         assert!(starts::problems_in("crates/cli/src/x.rs", line).is_empty(), "{line}");
     }
 }
