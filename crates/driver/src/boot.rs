@@ -431,29 +431,14 @@ fn assemble_driver(
     words: SystemPrompt,
 ) -> (Driver, BootInfo, Vec<(AlertSource, String)>) {
     let (events, mailbox) = mpsc::channel(EVENT_CAPACITY);
-    let BootParts {
-        redactor,
-        log,
-        clock,
-        signals,
-        heartbeat,
-        session_reader,
-        place,
-        limits,
-        runtime,
-        env,
-        policy_inputs,
-        reference_roots,
-        shelf,
-        paths,
-        release_queue,
-    } = parts;
-    let model_env = env.for_pod(scope.row().name.as_str());
-    let library =
-        session_reader.with_references(ReferenceResolver::new(Arc::clone(&toolset.files), reference_roots));
+    let children = child_manager(&parts, &state, &toolset, &events);
+    let model_env = parts.env.for_pod(scope.row().name.as_str());
+    let library = parts
+        .session_reader
+        .with_references(ReferenceResolver::new(Arc::clone(&toolset.files), parts.reference_roots));
     let mut models = ModelTasks::new(library.clone(), events.clone());
-    let PolicyInputs { rule_files, rules, hooks, profiles: _, trusted: _, notices } = policy_inputs;
-    let about_hooks = hooks::hook_context(&library, scope.row().name.as_str(), &paths, &redactor);
+    let PolicyInputs { rule_files, rules, hooks, profiles: _, trusted: _, notices } = parts.policy_inputs;
+    let about_hooks = hooks::hook_context(&library, scope.row().name.as_str(), &parts.paths, &parts.redactor);
     let about_hooks = minke_hooks::HookContext { commands: toolset.commands.clone(), ..about_hooks };
     let hooks = Arc::new(HookSet::new(hooks, about_hooks));
     let resolved = routes::resolve_routes(&state.manifest.model, &model_env, &mut models);
@@ -461,27 +446,27 @@ fn assemble_driver(
         boot_input(&state, &scope, resolved, &toolset, words.prompt);
     (boot.rules, boot.hook_points) = (rules.rules, HookTasks::hook_points(&hooks));
     boot.catalog = words.catalog.clone();
-    boot.references = resolve_references::resolve_queued(&state, &library, &redactor);
+    boot.references = resolve_references::resolve_queued(&state, &library, &parts.redactor);
     greeting_info.notices.extend(notices);
     let mut alerts = Vec::new();
     add_alerts(&mut alerts, &AlertSource::Worker, route_alerts);
     add_alerts(&mut alerts, &AlertSource::Policy, rules.problems);
     add_alerts(&mut alerts, &AlertSource::Policy, hooks.problems().iter().cloned());
-    add_alerts(&mut alerts, &AlertSource::Pod, describe_shelf_problems(&shelf));
+    add_alerts(&mut alerts, &AlertSource::Pod, describe_shelf_problems(&parts.shelf));
     add_alerts(&mut alerts, &AlertSource::AgentsMd, words.problems);
     add_alerts(&mut alerts, &AlertSource::AgentsMd, words.loaded);
     let mut hook_tasks = HookTasks::new(Arc::clone(&hooks), library.clone(), events.clone());
     let mandate = state.facts.about.as_ref().and_then(|about| about.mandate.as_ref());
-    hook_tasks.start_observers(&paths.state, log.head().seq + 1, mandate);
-    toolset.repository_guard.set_callback(repository_watcher(&events, &redactor));
+    hook_tasks.start_observers(&parts.paths.state, parts.log.head().seq + 1, mandate);
+    toolset.repository_guard.set_callback(repository_watcher(&events, &parts.redactor));
     let socket = scope.pod_dir().join("proxy.sock");
-    match network_config::start_proxy(&state.manifest.sandbox.network, &socket, &events, &redactor) {
+    match network_config::start_proxy(&state.manifest.sandbox.network, &socket, &events, &parts.redactor) {
         Ok(proxy) => toolset.proxy = proxy,
         Err(why) => alerts.push((AlertSource::Worker, format!("commands have no network access: {why}"))),
     }
     let snapshots = SnapshotTasks::new(
         Arc::clone(&toolset.files),
-        Arc::clone(&redactor),
+        Arc::clone(&parts.redactor),
         library.clone(),
         events.clone(),
     );
@@ -496,23 +481,14 @@ fn assemble_driver(
         },
         nested_instructions: NestedInstructionFinder::new(words.catalog),
     };
-    let stream = Arc::clone(release_queue.stream());
-    let children = ChildManager::new(ChildrenConfig {
-        home: UserHome { paths, store: Arc::clone(library.store()) },
-        session: library.session(),
-        runtime: runtime.clone(),
-        files: Arc::clone(&toolset.files),
-        commands: toolset.commands.clone(),
-        read_only: state.manifest.sandbox.mode == SandboxMode::ReadOnly,
-        limits,
-        events: events.clone(),
-    });
-    let calls = CallRunner::new(toolbox, place, Arc::clone(&redactor), library.clone(), events.clone());
-    let guard = SecretFilter { redactor, alerts: calls.secret_alerts() };
+    let stream = Arc::clone(parts.release_queue.stream());
+    let calls =
+        CallRunner::new(toolbox, parts.place, Arc::clone(&parts.redactor), library.clone(), events.clone());
+    let guard = SecretFilter { redactor: parts.redactor, alerts: calls.secret_alerts() };
     let driver = Driver {
         pod: Pod::new(state),
-        log,
-        release_queue,
+        log: parts.log,
+        release_queue: parts.release_queue,
         clients: ClientRegistry::new(Arc::clone(&stream), library.clone(), events.clone(), guard),
         stream,
         calls,
@@ -523,10 +499,10 @@ fn assemble_driver(
         toolset,
         models,
         children,
-        background: BackgroundTasks::new(library.clone(), runtime, events),
+        background: BackgroundTasks::new(library.clone(), parts.runtime, events),
         timers: Timers::default(),
         session_reader: library,
-        clock,
+        clock: parts.clock,
         scope,
         greeting_info,
         model_env,
@@ -534,14 +510,33 @@ fn assemble_driver(
         pending: HashMap::new(),
         next_reply: 0,
         storage: StorageState::Writable,
-        signals,
-        heartbeat,
+        signals: parts.signals,
+        heartbeat: parts.heartbeat,
         signalled: false,
         warned: WarnedOnce::default(),
         totals_at: None,
         pod_exit: None,
     };
     (driver, boot, alerts)
+}
+
+fn child_manager(
+    parts: &BootParts,
+    state: &State,
+    toolset: &Toolset,
+    events: &mpsc::Sender<LoopEvent>,
+) -> ChildManager {
+    let sessions = &parts.session_reader;
+    ChildManager::new(ChildrenConfig {
+        home: UserHome { paths: parts.paths.clone(), store: Arc::clone(sessions.store()) },
+        session: sessions.session(),
+        runtime: parts.runtime.clone(),
+        files: Arc::clone(&toolset.files),
+        commands: toolset.commands.clone(),
+        read_only: state.manifest.sandbox.mode == SandboxMode::ReadOnly,
+        limits: parts.limits,
+        events: events.clone(),
+    })
 }
 
 /// Reports repositories that changed without appearing in the result of a call.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use minke_llm::ResolveContext;
-use minke_model::ModelEvent;
+use minke_model::{ModelError, ModelEvent};
 use minke_pod::{CommandRequest, InputKind, Pod, PodCommand, ReplyId};
 use minke_protocol::{Event, EventPosition, Hello, Nothing, Refusal, ReplyData, Set, encode_event};
 use minke_record::{Actor, AlertLevel, AlertSource, ErrorCode, Item};
@@ -39,7 +39,7 @@ use crate::clients::{
 };
 use crate::clock::Clock;
 use crate::event_loop::dispatch::Dispatch;
-use crate::event_loop::event::LoopEvent;
+use crate::event_loop::event::{LoopEvent, TaskId};
 use crate::event_loop::release_queue::ReleaseQueue;
 use crate::heartbeat::Heartbeat;
 use crate::log::SyncedLog;
@@ -188,39 +188,16 @@ impl Driver {
                 self.release_queue.reply_now(reply_handle, result)
             }
             LoopEvent::ModelReply { task, call, events, end } => {
-                for event in events {
-                    // A step may have stopped the request.
-                    if !self.models.is_running(task, call) {
-                        return;
-                    }
-                    if matches!(event, ModelEvent::Done { .. }) {
-                        self.models.finish_request(call);
-                    }
-                    self.handle_input(InputKind::Model { call, event });
-                }
-                if let Some(failure) = end
-                    && self.models.is_running(task, call)
-                {
-                    self.models.finish_request(call);
-                    self.handle_input(InputKind::ModelFailed { call, failure });
-                }
+                self.handle_model_reply(task, call, events, end)
             }
             LoopEvent::DiskAlert(message) => {
-                self.handle_input(InputKind::Alert {
-                    level: AlertLevel::Warn,
-                    source: AlertSource::Storage,
-                    message,
-                });
+                self.report_alert(AlertLevel::Warn, AlertSource::Storage, message)
             }
             LoopEvent::OwnerGone => self.handle_input(InputKind::OwnerDisconnected),
             LoopEvent::DamageSuspected => self.background.check_log(),
             LoopEvent::LogChecked(checked) => self.handle_log_check(checked),
             LoopEvent::SecretSeen(message) => {
-                self.handle_input(InputKind::Alert {
-                    level: AlertLevel::Warn,
-                    source: AlertSource::Policy,
-                    message,
-                });
+                self.report_alert(AlertLevel::Warn, AlertSource::Policy, message)
             }
             LoopEvent::Prepared { task, call_id, prepared } => {
                 if self.calls.finish_task(task, &call_id) {
@@ -259,19 +236,11 @@ impl Driver {
             }
             LoopEvent::HookAlert(message) => self.warn_user(message),
             LoopEvent::InstructionAlert(message) => {
-                self.handle_input(InputKind::Alert {
-                    level: AlertLevel::Warn,
-                    source: AlertSource::AgentsMd,
-                    message,
-                });
+                self.report_alert(AlertLevel::Warn, AlertSource::AgentsMd, message)
             }
             LoopEvent::RuleAdded(Ok(())) => self.refresh_rules(),
             LoopEvent::RuleAdded(Err(message)) => {
-                self.handle_input(InputKind::Alert {
-                    level: AlertLevel::Error,
-                    source: AlertSource::Policy,
-                    message,
-                });
+                self.report_alert(AlertLevel::Error, AlertSource::Policy, message)
             }
             LoopEvent::HostAccess(what) => self.handle_input(InputKind::NetworkAccess(what)),
             LoopEvent::SnapshotCaptured { run, when, captured } => {
@@ -282,6 +251,31 @@ impl Driver {
                     self.handle_input(InputKind::FileChecked { call_id, result: file_state });
                 }
             }
+        }
+    }
+
+    fn handle_model_reply(
+        &mut self,
+        task: TaskId,
+        call: u64,
+        events: Vec<ModelEvent>,
+        end: Option<ModelError>,
+    ) {
+        for event in events {
+            // A step may have stopped the request.
+            if !self.models.is_running(task, call) {
+                return;
+            }
+            if matches!(event, ModelEvent::Done { .. }) {
+                self.models.finish_request(call);
+            }
+            self.handle_input(InputKind::Model { call, event });
+        }
+        if let Some(failure) = end
+            && self.models.is_running(task, call)
+        {
+            self.models.finish_request(call);
+            self.handle_input(InputKind::ModelFailed { call, failure });
         }
     }
 
@@ -544,7 +538,11 @@ impl Driver {
 
     /// Warns the user about a problem that does not stop the pod.
     pub(crate) fn warn_user(&mut self, message: String) {
-        self.handle_input(InputKind::Alert { level: AlertLevel::Warn, source: AlertSource::Pod, message });
+        self.report_alert(AlertLevel::Warn, AlertSource::Pod, message);
+    }
+
+    fn report_alert(&mut self, level: AlertLevel, source: AlertSource, message: String) {
+        self.handle_input(InputKind::Alert { level, source, message });
     }
 
     fn handle_synced(&mut self, done: crate::log::SyncOutcome) {
