@@ -14,7 +14,7 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
     ("crates/cli/src/top/mod.rs", "std::env::current_exe()?"),
     ("crates/cli/src/tour/outside.rs", "binary"),
     ("crates/cli/src/tour/place.rs", "sh"),
-    ("crates/client/src/launch.rs", "executable().map_err(failed(\"find the executable of\"))?"),
+    ("crates/launch/src/process.rs", "current_executable().map_err(failed(\"find the executable of\"))?"),
     ("crates/exec/src/fence/spare.rs", "helper.path()"),
     ("crates/exec/src/git.rs", "&self.program"),
     ("crates/host/src/instance.rs", "executable"),
@@ -29,7 +29,7 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
 /// root, which protects the directories in `PATH` from writes.
 const PATH_READERS: [&str; 5] = [
     "crates/programs/src/lib.rs",
-    "crates/cli/src/create.rs",
+    "crates/launch/src/create.rs",
     "crates/exec/src/fence/places.rs",
     "crates/exec/src/fence/helper.rs",
     // It hashes files that a command may find there, and starts nothing.

@@ -9,7 +9,7 @@ mod error;
 mod output;
 mod process;
 mod render;
-mod session;
+mod scope_conflict;
 mod tui_backend;
 
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use minke_exec::probe::cached_backend_in;
 use minke_exec::sandbox::HelperBinary;
 use minke_files::ScopedFiles;
+use minke_launch::secret_variables;
 use minke_llm::{CatalogError, KeyRedactor, ResolveContext};
 use minke_manifest::SandboxMode;
 use minke_manifest::profiles::ProfileCatalog;
@@ -191,7 +192,7 @@ pub fn system_prompt_for(
     let tools = tools.iter().map(|tool| tool.spec().name).collect();
     let trusted = standing.as_ref().is_some_and(TrustStatus::is_trusted);
     let env = ResolveContext::for_process(Path::new(cwd), Some(paths.config.clone()))
-        .with_secrets(crate::policy::network_config::secret_variables(&state.manifest));
+        .with_secrets(secret_variables(&state.manifest));
     let redactor = KeyRedactor::new(env);
     let shelf = crate::calls::resolve_references::reference_roots(state, about, paths).load_library();
     let config = &paths.config;

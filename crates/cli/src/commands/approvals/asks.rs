@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use minke_client::{Delivery, DeliveryOutcome, UserHome, deliver_method};
+use minke_client::UserHome;
+use minke_launch::{Delivery, DeliveryOutcome, deliver_method, reject_secrets};
 use minke_pod::OfflineEdit;
 use minke_protocol::Method;
 use minke_record::{Actor, AskId, Decision, OpenAsk, PodName, SessionId};
@@ -16,7 +17,6 @@ use crate::output::CliOutput;
 use crate::render::approval_view::ApprovalCard;
 use crate::render::open_asks::{OpenAsks, read_open_asks, unreadable_log};
 use crate::render::pod_tree::current_tally;
-use crate::session::secret_check::reject_secrets;
 
 #[derive(Debug, Args)]
 pub(crate) struct AsksArgs {}
@@ -101,8 +101,8 @@ pub(crate) async fn deliver_answer(
     note: Option<String>,
     context: &CliContext,
 ) -> Result<PodName, CliError> {
-    reject_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), context)?;
-    let visit = minke_host::edit_step(
+    reject_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), &context.env)?;
+    let visit = minke_launch::edit_step(
         OfflineEdit::Answer { ask, decision: decision.clone(), note: note.clone() },
         Actor::from_person("cli"),
     );

@@ -1,7 +1,8 @@
 //! `minke pause`, `resume`, `cancel`: controls the run of one pod.
 
 use clap::Args;
-use minke_client::{Delivery, DeliveryOutcome, deliver_method, find_session, write_offline_edit};
+use minke_client::find_session;
+use minke_launch::{Delivery, DeliveryOutcome, deliver_method, reject_secrets, write_offline_edit};
 use minke_pod::OfflineEdit;
 use minke_protocol::{Detail, Method};
 use minke_record::Actor;
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 use crate::context::{CliContext, client_info};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::secret_check::reject_secrets;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunControlArgs {
@@ -58,7 +58,7 @@ pub(crate) async fn resume_run(
 ) -> Result<ExitKind, CliError> {
     let home = context.open_home()?;
     let session = find_session(&home, &args.name)?.session;
-    crate::session::scope_conflict::release_session_scope(&home, session).await?;
+    crate::scope_conflict::release_session_scope(&home, session).await?;
     let method = Method::Resume(args.to_detail());
     let delivery = Delivery { session, method, client: client_info(), offline_step: None };
     report_delivered(screen, "resumed", deliver_method(&home, delivery).await?)
@@ -74,12 +74,12 @@ pub(crate) async fn cancel_run(
     let found = find_session(&home, &args.name)?;
     if found.live.is_none() {
         let reason = args.detail.clone().unwrap_or_else(|| "cancelled".to_owned());
-        reject_secrets(&[&reason], Vec::new(), context)?;
-        let abandon = minke_host::edit_step(OfflineEdit::Abandon { reason }, Actor::from_person("cli"));
+        reject_secrets(&[&reason], Vec::new(), &context.env)?;
+        let abandon = minke_launch::edit_step(OfflineEdit::Abandon { reason }, Actor::from_person("cli"));
         match write_offline_edit(&home, found.session, &*abandon) {
             Ok(()) => return print_result(output, "cancelled", &args.name, json!({})),
             // A pod has started meanwhile; it gets the request.
-            Err(minke_client::DeliverError::Store(StoreError::Held { .. })) => {}
+            Err(minke_launch::DeliverError::Store(StoreError::Held { .. })) => {}
             Err(other) => return Err(other.into()),
         }
     }
