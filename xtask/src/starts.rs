@@ -3,9 +3,8 @@
 //! `Command::new` looks up a bare name in `PATH`, including relative parts and the workspace.
 //! Invariant: `no_program_is_started_by_its_bare_name` in tests/house.rs.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The allowed arguments of `Command::new` in a product file: a program from the lookup, a fixed absolute
 /// path, or this program's own file.
@@ -14,7 +13,7 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
     ("crates/cli/src/commands/watch/top/mod.rs", "std::env::current_exe()?"),
     ("crates/cli/src/commands/diagnostics/tour/launcher.rs", "binary"),
     ("crates/cli/src/commands/diagnostics/tour/workspace.rs", "sh"),
-    ("crates/client/src/launch.rs", "current_executable().map_err(failed(\"find the executable of\"))?"),
+    ("crates/launch/src/process.rs", "current_executable().map_err(failed(\"find the executable of\"))?"),
     ("crates/exec/src/sandbox/helper/spare.rs", "helper.path()"),
     ("crates/exec/src/git.rs", "&self.program"),
     ("crates/host/src/instance.rs", "executable"),
@@ -29,7 +28,7 @@ const REVIEWED_STARTS: [(&str, &str); 11] = [
 /// root, which protects the directories in `PATH` from writes.
 const PATH_READERS: [&str; 5] = [
     "crates/programs/src/lib.rs",
-    "crates/cli/src/session/create.rs",
+    "crates/launch/src/create.rs",
     "crates/exec/src/sandbox/system_paths.rs",
     "crates/exec/src/sandbox/helper.rs",
     // It hashes files that a command may find there, and starts nothing.

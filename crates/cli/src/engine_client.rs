@@ -20,18 +20,18 @@ pub(crate) struct EngineClient<'a> {
     list_hint: &'static str,
 }
 
+/// Opens the engine of the host in this process.
+pub(crate) fn open_engine(context: &CliContext) -> Result<Engine, CliError> {
+    Ok(Engine::new(context.open_home()?, context.env.clone()))
+}
+
 impl<'a> EngineClient<'a> {
     pub(crate) fn new(
         context: &'a CliContext,
         output: &'a CliOutput,
         list_hint: &'static str,
     ) -> Result<EngineClient<'a>, CliError> {
-        Ok(EngineClient {
-            engine: crate::session::session_factory::open_engine(context)?,
-            context,
-            output,
-            list_hint,
-        })
+        Ok(EngineClient { engine: open_engine(context)?, context, output, list_hint })
     }
 
     /// Returns the id for a name or id. An unknown one is passed on, so that the engine reports the error.

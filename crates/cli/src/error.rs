@@ -8,7 +8,9 @@ use std::error::Error;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use minke_client::{ConnectionError, DeliverError, FindError, LaunchError, PodStartFailure};
+use minke_client::{ConnectionError, FindError};
+use minke_host::ApiError;
+use minke_launch::{DeliverError, LaunchError, PodStartFailure, SetupError, SetupRefusal, SetupRefusalKind};
 use minke_protocol::Refusal;
 use minke_record::{ErrorCode, SessionId};
 use minke_registry::{PathsError, RegistryError};
@@ -158,11 +160,6 @@ impl CliError {
             source = cause.source();
         }
         self
-    }
-
-    /// Returns the error code for programs.
-    pub(crate) fn error_code(&self) -> &str {
-        &self.code
     }
 
     /// Returns message, reasons and hint on a single line.
@@ -351,6 +348,42 @@ impl From<Refusal> for CliError {
         CliError::new(ExitKind::from_error_code(&refusal.code), &refusal.message)
             .with_code(&refusal.code)
             .with_hint(hint)
+    }
+}
+
+impl From<SetupRefusal> for CliError {
+    fn from(refusal: SetupRefusal) -> CliError {
+        let exit = match refusal.kind {
+            SetupRefusalKind::Invalid => ExitKind::Usage,
+            SetupRefusalKind::Conflict => ExitKind::TryLater,
+            SetupRefusalKind::Storage => ExitKind::Storage,
+            SetupRefusalKind::Failed => ExitKind::Failed,
+        };
+        let SetupRefusal { code, message, reasons, hint, .. } = refusal;
+        let code = code.unwrap_or(exit.default_code()).to_owned();
+        CliError { exit, code, message, reasons, hint, silent: false }
+    }
+}
+
+impl From<SetupError> for CliError {
+    fn from(error: SetupError) -> CliError {
+        match error {
+            SetupError::Refused(refusal) => refusal.into(),
+            SetupError::Paths(error) => error.into(),
+            SetupError::Registry(error) => error.into(),
+            SetupError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ApiError> for CliError {
+    fn from(fault: ApiError) -> CliError {
+        let exit = match fault.code {
+            // The conflict may be gone later.
+            ErrorCode::Conflict => ExitKind::TryLater,
+            ref code => ExitKind::from_error_code(code),
+        };
+        CliError::new(exit, &fault.message).with_code(fault.code.as_str())
     }
 }
 

@@ -10,7 +10,7 @@ mod help;
 mod output;
 mod process;
 mod render;
-mod session;
+mod scope_conflict;
 mod tui_backend;
 
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! A connection to a pod: sends methods with ids, receives frames, and tracks the last entry read.
 //!
-//! Here: one socket. Elsewhere: finding or starting the pod (`find`, `launch`), the meaning of frames
+//! Here: one socket. Elsewhere: finding or starting the pod (`find`, the crate `launch`), the meaning of frames
 //! (`protocol`, frontends).
 //! Invariant: `next_frame` is cancel-safe, because partial lines are stored in the connection
 //! (`a_frame_in_two_pieces_survives_a_dropped_wait`).

@@ -8,7 +8,7 @@ use minke_registry::{LivePod, RegistryError, RuntimeDir};
 use minke_session::{SealedEntry, SessionStore, StoreError};
 use thiserror::Error;
 
-use crate::deliver::UserHome;
+use crate::home::UserHome;
 
 /// A shorter prefix is not accepted, because ids start with their time.
 const MIN_PREFIX_CHARS: usize = 6;

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{PodReady, PodStartFailure, ReadyLine, UserHome, find_ancestors};
+use minke_client::{UserHome, find_ancestors};
 use minke_hooks::HookSet;
+use minke_launch::{PodReady, PodStartFailure, ReadyLine, secret_variables};
 use minke_llm::{ResolveContext, build_key_redactor};
 use minke_manifest::{Limits, SandboxMode, SyncMode};
 use minke_pod::{BootInfo, InputKind, Pod, State};
@@ -214,7 +215,7 @@ fn start_pod(
     outlet.restore_alerts(&open.replay);
     let runtime = RuntimeDir::new(&args.paths);
     let env = ResolveContext::for_process(&about.cwd, Some(args.paths.config.clone()))
-        .with_secrets(network_config::secret_variables(&state.manifest));
+        .with_secrets(secret_variables(&state.manifest));
     let policy_inputs = PolicyInputs::load_inputs(&state, &about, &args.paths)?;
     let places = resolve_references::reference_roots(&state, &about, &args.paths);
     let mut parts = BootParts {

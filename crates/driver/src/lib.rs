@@ -23,9 +23,7 @@ mod stop;
 mod timers;
 
 pub use completion_preview::CompletionPreview;
-pub use models::routes::manifest_model;
 pub use models::system_prompt::{SystemPrompt, SystemPromptError, system_prompt_for};
-pub use policy::network_config::secret_variables;
 pub use policy::rules::{LoadedRules, MANAGED_FILE, RuleFiles, RulesError, USER_FILE as POLICY_FILE};
 
 use std::os::fd::OwnedFd;

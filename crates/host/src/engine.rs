@@ -4,15 +4,15 @@
 //! (`every_verb_answers_alike_through_every_door`).
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use minke_client::{LaunchedPod, UserHome};
-use minke_pod::State;
+use minke_client::UserHome;
+use minke_launch::{LaunchEnv, LaunchedPod, NewPod, create_session, preview_session, reject_secrets};
 use minke_policy::SandboxBackend;
-use minke_record::{Actor, Blob, ErrorCode, InputSegment, Item, SessionId};
+use minke_record::{Actor, Blob, ErrorCode, Item, SessionId};
 use minke_thread::{JobCapacity, ThreadObject};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -25,6 +25,7 @@ use crate::request::{
 };
 use crate::response::missing_thread_error;
 use crate::single_flight::SingleFlight;
+use crate::threads::check_provider;
 use crate::threads::log::{self, posture_for_backend};
 
 /// The parameters of a new thread.
@@ -46,35 +47,6 @@ pub struct NewThread {
     pub blobs: Vec<Blob>,
 }
 
-/// Creates sessions and reads files and configuration. The binary implements it.
-pub trait SessionFactory: Send + Sync {
-    /// Writes the first step of a session and returns its lease.
-    fn create_session(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), ApiError>;
-
-    /// Returns the model reference that a session stores, or why a pod in `cwd` cannot use the model.
-    fn resolve_model(&self, reference: &str, cwd: &Path) -> Result<String, ApiError>;
-
-    /// Refuses texts that contain a known secret, before they are written.
-    fn reject_secrets(&self, texts: &[&str]) -> Result<(), ApiError>;
-
-    /// Parses an input text for a session with this state and resolves its references.
-    fn parse_input(&self, text: &str, like: &State) -> Result<Vec<InputSegment>, ApiError>;
-
-    /// Returns the model catalog.
-    fn model_catalog(&self) -> Result<Value, ApiError>;
-
-    /// Returns every key with its value and its origin, as a new pod in `cwd` would get it.
-    fn config_values(&self, cwd: Option<&Path>) -> Result<Value, ApiError>;
-
-    /// Returns the sandbox backend that a new pod would use, if known.
-    fn sandbox_backend(&self) -> Option<SandboxBackend> {
-        None
-    }
-
-    /// Changes the user's configuration (`None` removes a key), and returns the stored value.
-    fn set_config(&self, key: &str, value: Option<&Value>) -> Result<Value, ApiError>;
-}
-
 /// The sandbox value of a thread whose commands run without a sandbox.
 const UNSANDBOXED: &str = "off";
 
@@ -82,7 +54,8 @@ const UNSANDBOXED: &str = "off";
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) home: UserHome,
-    pub(crate) session_factory: Arc<dyn SessionFactory>,
+    /// The files and variables with which sessions are declared.
+    pub(crate) launch_env: Arc<LaunchEnv>,
     /// Child processes of pods that were started here. They are independent, but their parent process must reap them.
     started_pods: Arc<Mutex<Vec<Child>>>,
     pub(crate) fold_cache: FoldCache,
@@ -93,7 +66,7 @@ pub struct Engine {
     pub(crate) failed_firings: Arc<crate::jobs::schedules::FailedFirings>,
     /// How many jobs run at once.
     pub(crate) job_limits: JobCapacity,
-    /// The cached result of `SessionFactory::sandbox_backend`.
+    /// The cached result of `LaunchEnv::sandbox_backend`.
     backend: Arc<OnceLock<Option<SandboxBackend>>>,
 }
 
@@ -124,10 +97,10 @@ impl Engine {
         "config/set",
     ];
 
-    pub fn new(home: UserHome, session_factory: Arc<dyn SessionFactory>) -> Engine {
+    pub fn new(home: UserHome, launch_env: LaunchEnv) -> Engine {
         Engine {
             home,
-            session_factory,
+            launch_env: Arc::new(launch_env),
             started_pods: Arc::default(),
             fold_cache: FoldCache::default(),
             job_list: Arc::default(),
@@ -248,7 +221,7 @@ impl Engine {
         let engine = self.clone();
         // Finding the sandbox backend may start a process.
         let backend = run_blocking(move || {
-            Ok(*engine.backend.get_or_init(|| engine.session_factory.sandbox_backend()))
+            Ok(*engine.backend.get_or_init(|| engine.launch_env.sandbox_backend(&engine.home.paths)))
         })
         .await?;
         for thread in threads.iter_mut().filter(|thread| thread.approval_mode.is_empty()) {
@@ -256,6 +229,38 @@ impl Engine {
             thread.approval_mode = posture_for_backend(backend).as_str().to_owned();
         }
         Ok(threads)
+    }
+
+    /// Writes the first step of a session and returns its lease. Blocks: call it outside of the async threads.
+    pub(crate) fn create_session(
+        &self,
+        new: NewThread,
+        by: &Actor,
+    ) -> Result<(SessionId, OwnedFd), ApiError> {
+        let home = if new.ephemeral { self.launch_env.open_ephemeral_home()? } else { self.home.clone() };
+        let pod = NewPod {
+            cwd: new.cwd,
+            name: new.name,
+            profile: new.profile,
+            posture: new.posture,
+            created_by: Some(by.clone()),
+            metadata: new.metadata,
+            mandate: new.mandate,
+            model: new.model,
+            history: new.history,
+            blobs: new.blobs,
+            ..NewPod::default()
+        };
+        if let (None, Some(provider)) = (&pod.model, &new.provider) {
+            let (state, _) = preview_session(&pod, &self.launch_env, &self.home)?;
+            check_provider(state.manifest.model.reference.as_deref(), provider)?;
+        }
+        Ok(create_session(pod, &self.launch_env, &home)?)
+    }
+
+    /// Refuses texts that contain a known secret, before they are written.
+    pub(crate) fn reject_secrets(&self, texts: &[&str]) -> Result<(), ApiError> {
+        Ok(reject_secrets(texts, Vec::new(), &self.launch_env)?)
     }
 
     /// Resolves a thread name to its session, or returns the common error for an unknown thread.

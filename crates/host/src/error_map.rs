@@ -2,11 +2,12 @@
 
 use std::error::Error;
 
-use minke_client::{ConnectionError, DeliverError, LaunchError};
+use minke_client::ConnectionError;
 use minke_index::IndexError;
+use minke_launch::{DeliverError, LaunchError, SetupError, SetupRefusal, SetupRefusalKind};
 use minke_protocol::Refusal;
 use minke_record::ErrorCode;
-use minke_registry::RegistryError;
+use minke_registry::{PathsError, RegistryError};
 use minke_session::StoreError;
 
 use crate::error::ApiError;
@@ -106,6 +107,38 @@ impl From<DeliverError> for ApiError {
             | DeliverError::Append { .. }
             | DeliverError::Sync { .. }
             | DeliverError::Lease { .. } => ApiError::new(ErrorCode::StorageFailed, error_chain(&error)),
+        }
+    }
+}
+
+impl From<SetupRefusal> for ApiError {
+    fn from(refusal: SetupRefusal) -> ApiError {
+        let code = match (refusal.code, refusal.kind) {
+            (Some("not_found"), _) => ErrorCode::NotFound,
+            (_, SetupRefusalKind::Invalid) => ErrorCode::InvalidRequest,
+            (_, SetupRefusalKind::Conflict) => ErrorCode::Conflict,
+            (_, SetupRefusalKind::Storage) => ErrorCode::StorageFailed,
+            (_, SetupRefusalKind::Failed) => ErrorCode::Internal,
+        };
+        ApiError::new(code, refusal)
+    }
+}
+
+impl From<SetupError> for ApiError {
+    fn from(error: SetupError) -> ApiError {
+        match error {
+            SetupError::Refused(refusal) => refusal.into(),
+            SetupError::Registry(error) => error.into(),
+            SetupError::Store(error) => error.into(),
+            SetupError::Paths(error) => {
+                let code = match error {
+                    PathsError::NoHome | PathsError::NotAbsolute { .. } => ErrorCode::InvalidRequest,
+                    PathsError::CannotMake { .. }
+                    | PathsError::NotYours { .. }
+                    | PathsError::NotADirectory { .. } => ErrorCode::StorageFailed,
+                };
+                ApiError::new(code, format!("{}; `minke paths` prints the directories", error_chain(&error)))
+            }
         }
     }
 }

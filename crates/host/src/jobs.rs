@@ -11,7 +11,7 @@ pub(crate) mod scheduler;
 pub(crate) mod schedules;
 
 use bytes::Bytes;
-use minke_client::{Delivery, deliver_method, reach_pod};
+use minke_launch::{Delivery, SessionChange, change_session, client_info, deliver_method, reach_pod};
 use minke_pod::{JobAction, OfflineEdit};
 use minke_protocol::{Detail, Method, Set, SetProgress};
 use minke_record::{Actor, ErrorCode, JobItem, SessionId};
@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 
 use crate::engine::{Engine, run_blocking};
 use crate::error::ApiError;
-use crate::pods::offline::{change_session, client_info};
 use crate::request::{New, RequestOverrides, ThreadName, parse_params};
 use crate::response::format_session_id;
 use crate::stderr::report;
@@ -162,12 +161,12 @@ impl Engine {
             (JobTransition::Fork, _) => return self.restart_job(session, by).await,
             (JobTransition::To(_), JobAction::Resume) if schedule.is_none() => {
                 let (method, client) = (Method::Resume(detail_param), client_info(by));
-                crate::pods::scope_conflict::request_session_scope(&self.home, session, by).await?;
+                crate::pods::request_session_scope(&self.home, session, by).await?;
                 let delivery = Delivery { session, method, client, offline_step: None };
                 match deliver_method(&self.home, delivery).await {
                     Ok(_) => {}
                     // Waking it was enough: it resumed automatically.
-                    Err(minke_client::DeliverError::Refused { refusal, .. })
+                    Err(minke_launch::DeliverError::Refused { refusal, .. })
                         if matches!(refusal.code, ErrorCode::AlreadyRunning | ErrorCode::NotPaused) => {}
                     Err(other) => return Err(other.into()),
                 }
@@ -178,8 +177,13 @@ impl Engine {
                     JobAction::Resume => Method::Resume(detail_param),
                     _ => Method::Cancel(detail_param),
                 };
-                change_session(&self.home, session, method, OfflineEdit::Job { action: command, detail }, by)
-                    .await?;
+                change_session(
+                    &self.home,
+                    session,
+                    SessionChange { method, edit: OfflineEdit::Job { action: command, detail } },
+                    by,
+                )
+                .await?;
                 self.notify_job_hooks(session, by).await;
             }
         }
@@ -196,7 +200,7 @@ impl Engine {
             return;
         }
         let woken = async {
-            crate::pods::scope_conflict::request_session_scope(&self.home, session, by).await?;
+            crate::pods::request_session_scope(&self.home, session, by).await?;
             reach_pod(&self.home, session).await.map_err(ApiError::from)
         };
         match woken.await {
@@ -230,7 +234,7 @@ impl Engine {
             return Err(ApiError::invalid("progress: must be a number from 0 to 100"));
         }
         let note = detail.unwrap_or_default();
-        self.session_factory.reject_secrets(&[&note])?;
+        self.reject_secrets(&[&note])?;
         let progress = SetProgress { percent: Some(progress.clamp(0.0, 100.0)), note };
         let set = Set { progress: Some(progress), ..Set::default() };
         let method = Method::Set(Box::new(set));

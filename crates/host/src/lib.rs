@@ -3,7 +3,7 @@
 //! Here: requests (`engine`, `request`), responses (`response`) and errors (`error`), and the methods themselves; the
 //! frames of a thread (`frames`, `live_frames`, `subscribe`); the transports (`http`, with `openapi` and `metrics`;
 //! `rpc`, which implements JSON-RPC, and `stdio`, which carries it). Elsewhere: session summaries (`thread`), the
-//! connection to a pod (`client`), the creation of a session (the binary, which implements `SessionFactory`).
+//! connection to a pod (`client`), the creation of a session (`launch`).
 
 mod engine;
 mod error;
@@ -22,7 +22,7 @@ mod single_flight;
 mod stderr;
 mod threads;
 
-pub use engine::{Engine, NewThread, SessionFactory};
+pub use engine::{Engine, NewThread};
 pub use error::ApiError;
 pub use frames::subscribe::FrameSubscription;
 pub use frames::{
@@ -34,12 +34,9 @@ pub use instance::{
 };
 pub use jobs::pending::{PendingJob, pending_jobs, wake_host};
 pub use openapi::openapi_document;
-pub use pods::offline::{change_session, edit_step, new_ids, now_millis, random_seed};
-pub use pods::scope_conflict::{WriteScopeHolder, request_scope};
 pub use request::{REQUEST_KINDS, ThreadName, ThreadRequest};
 pub use response::ThreadResponse;
 pub use rpc::RpcConnection;
 pub use rpc::stdio::serve_stdio;
-pub use threads::check_provider;
 pub use threads::conversation::FullConversation;
 pub use threads::lists::IndexAnswer;

@@ -2,13 +2,12 @@
 //!
 //! Invariant: a listed pod holds a kernel lock at this moment (`registry`).
 
-pub(crate) mod offline;
-pub(crate) mod scope_conflict;
 pub(crate) mod wait_for_run;
 
 use std::time::{Duration, Instant};
 
 use minke_client::{Connection, ConnectionError, UserHome};
+use minke_launch::client_info;
 use minke_protocol::{
     ClientInfo, Method, Nothing, Refusal, Run, RunMode, Shutdown, ShutdownMode, StatusReply, Subscribe,
 };
@@ -20,7 +19,6 @@ use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::pods::offline::client_info;
 use crate::request::{parse_params, quote_input};
 use crate::response::format_session_id;
 use crate::threads::log::is_ephemeral;
@@ -148,6 +146,18 @@ fn pod_json(live: &LivePod) -> Value {
         pod["activity"] = json!(activity);
     }
     pod
+}
+
+/// Requests the recorded scope of a session whose pod is about to start. Fails if a holder does not yield.
+pub(crate) async fn request_session_scope(
+    home: &UserHome,
+    session: SessionId,
+    by: &Actor,
+) -> Result<(), ApiError> {
+    match minke_launch::request_session_scope(home, session, &client_info(by)).await? {
+        Some(holder) => Err(ApiError::new(ErrorCode::Conflict, holder.describe())),
+        None => Ok(()),
+    }
 }
 
 /// Stops the pod of a session, if it is live.

@@ -1,7 +1,7 @@
 //! Thread requests: create, start, resume, fork and read.
 //!
 //! Elsewhere: changing a thread (`thread_update`), sending a message (`message`), lists (`lists`), creating a session
-//! (the binary's `SessionFactory`).
+//! (`launch`).
 
 pub(crate) mod asks;
 pub(crate) mod conversation;
@@ -17,7 +17,10 @@ pub(crate) mod update;
 
 use std::path::Path;
 
-use minke_client::{DeliverError, reach_pod, write_offline_edit};
+use minke_launch::{
+    DeliverError, SessionChange, canonical_model, change_session, edit_step, new_ids, now_millis,
+    random_seed, reach_pod, write_offline_edit,
+};
 use minke_pod::{ForkRequest, OfflineEdit, State, StepSeed};
 use minke_protocol::{Method, Set};
 use minke_record::{Actor, ErrorCode, ForkOrigin, PodName, SessionId};
@@ -26,8 +29,7 @@ use serde_json::{Value, json};
 
 use crate::engine::{Engine, NewThread, run_blocking};
 use crate::error::ApiError;
-use crate::pods::offline::{change_session, edit_step, new_ids, now_millis, random_seed};
-use crate::pods::scope_conflict::request_session_scope;
+use crate::pods::request_session_scope;
 use crate::request::{Fork, New, Read, RequestOverrides, Resume, SandboxAccess};
 use crate::response::ThreadResponse;
 use crate::threads::import::parse_items;
@@ -71,7 +73,7 @@ impl Engine {
     ) -> Result<ThreadResponse, ApiError> {
         let (engine, by) = (self.clone(), by.clone());
         run_blocking(move || {
-            let (session, lease) = engine.session_factory.create_session(new_thread, &by)?;
+            let (session, lease) = engine.create_session(new_thread, &by)?;
             // The pod starts with the first input.
             drop(lease);
             engine.thread_response(session, status)
@@ -183,7 +185,7 @@ impl Engine {
             &overrides.model_provider,
         ) {
             (Some(wish), _) => {
-                let wish = self.session_factory.resolve_model(&wish, Path::new(&cwd))?;
+                let wish = canonical_model(&wish, Path::new(&cwd), &self.launch_env)?;
                 if stored.as_deref() != Some(&wish) {
                     changes.push(ThreadChange::Model(wish));
                 }
@@ -252,7 +254,13 @@ impl Engine {
                     continue;
                 }
             };
-            change_session(&self.home, session, Method::Set(Box::new(set)), edit, by).await?;
+            change_session(
+                &self.home,
+                session,
+                SessionChange { method: Method::Set(Box::new(set)), edit },
+                by,
+            )
+            .await?;
         }
         Ok(())
     }
@@ -335,7 +343,7 @@ fn model_reference(model: Option<&str>, provider: Option<&str>) -> Option<String
 }
 
 /// Checks that the stored model belongs to this provider, if only the provider was specified.
-pub fn check_provider(stored: Option<&str>, provider: &str) -> Result<(), ApiError> {
+pub(crate) fn check_provider(stored: Option<&str>, provider: &str) -> Result<(), ApiError> {
     let is = stored.and_then(|stored| stored.split_once('/')).is_some_and(|(have, _)| have == provider);
     if is {
         return Ok(());

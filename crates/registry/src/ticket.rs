@@ -1,6 +1,6 @@
 //! Tickets: prove that a child was started by its parent.
 //!
-//! Here: creating a ticket and its stored hash. Elsewhere: the check of a ticket (`table`), its transport (`client`).
+//! Here: creating a ticket and its stored hash. Elsewhere: the check of a ticket (`table`), its transport (`launch`).
 //! Invariant: the table contains a hash, and no message or log contains the ticket itself
 //! (`a_ticket_shows_nothing_of_itself`).
 

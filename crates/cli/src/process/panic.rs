@@ -83,8 +83,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let env = [("MINKE_HOME".into(), home.path().as_os_str().to_owned())].into();
         let context = CliContext {
-            user_env: minke_registry::ProcessEnv { env, uid: 0 },
-            cwd: home.path().to_owned(),
+            env: minke_launch::LaunchEnv {
+                user_env: minke_registry::ProcessEnv { env, uid: 0 },
+                cwd: home.path().to_owned(),
+                helper: None,
+            },
             stdin_terminal: false,
             stdout_terminal: false,
             stderr_terminal: false,

@@ -46,7 +46,8 @@ impl CliTuiBackend {
             // A search includes archived threads.
             fields.insert("include_archived".to_owned(), json!(words.is_some()));
             if !everywhere {
-                let cwd = self.context.cwd.canonicalize().unwrap_or_else(|_| self.context.cwd.clone());
+                let cwd =
+                    self.context.env.cwd.canonicalize().unwrap_or_else(|_| self.context.env.cwd.clone());
                 fields.insert("cwd".to_owned(), json!(cwd));
             }
         }

@@ -13,9 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use minke_client::{Delivery, DeliveryOutcome, PodLifetime, UserHome, deliver_method, launch_pod, reach_pod};
+use minke_client::UserHome;
 use minke_driver::CompletionPreview;
 use minke_host::Engine;
+use minke_launch::{
+    Delivery, DeliveryOutcome, NewPod, PodLifetime, ReferenceScope, WorkLocation, create_session,
+    deliver_method, find_workspace, launch_pod, queue_step, reach_pod, reject_secrets, working_directory,
+};
 use minke_protocol::{ClientInfo, Detail, ListCompletions, Method, Run, RunMode};
 use minke_record::{Actor, InputSegment, Millis, Scope, SessionId};
 use minke_registry::RuntimeDir;
@@ -29,11 +33,7 @@ use crate::context::{CliContext, client_info, new_ids, now_millis};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 use crate::render::pod_tree::StateCache;
-use crate::session::create::{NewPod, create_session, working_directory};
-use crate::session::offline::queue_step;
-use crate::session::references::ReferenceScope;
-use crate::session::scope_conflict::{self, WorkLocation};
-use crate::session::secret_check::reject_secrets;
+use crate::scope_conflict;
 use inbox::AskInbox;
 
 /// Maximum size of `keys.toml`.
@@ -104,14 +104,14 @@ async fn show_tui(
         home,
         pod_starts,
         context: context.clone(),
-        engine: crate::session::session_factory::open_engine(context)?,
+        engine: crate::engine_client::open_engine(context)?,
         output: *output,
         state_cache: Arc::new(Mutex::new(StateCache::default())),
         inbox: Arc::default(),
         completion_preview: OnceLock::new(),
     };
     let start = TuiOptions {
-        cwd: context.cwd.clone(),
+        cwd: context.env.cwd.clone(),
         home: context.env_var("HOME").map(PathBuf::from),
         session,
         state_dir: paths.state.join("tui"),
@@ -120,7 +120,7 @@ async fn show_tui(
         plain: context.is_env_set("MINKE_PLAIN"),
         seed: new_ids().next_uuid().to_string(),
         editor: context.env_var("VISUAL").or_else(|| context.env_var("EDITOR")),
-        workspace: CliContext::find_workspace(&context.cwd),
+        workspace: find_workspace(&context.env.cwd),
         read_only: pod_starts == PodStarts::Forbidden,
     };
     Box::pin(minke_tui::run_tui(start, &backend)).await.map_err(|e| {
@@ -166,7 +166,7 @@ impl TuiBackend for CliTuiBackend {
     }
 
     fn resolve_references(&self, session: SessionId, input: Vec<InputSegment>) -> Vec<InputSegment> {
-        match ReferenceScope::for_session(session, &self.home, &self.context) {
+        match ReferenceScope::for_session(session, &self.home, &self.context.env) {
             Ok(here) => here.parse_segments(input),
             // Without a scope for references, the text is taken literally.
             Err(_) => input,
@@ -248,11 +248,7 @@ impl CliTuiBackend {
             BackendRequest::Export { session, file } => self.export_session(session, file).await,
             BackendRequest::Tour => self.tour_page().await,
             BackendRequest::SetModel(reference) => {
-                crate::commands::setup::config::change_value(
-                    "model.ref",
-                    Some(&json!(reference)),
-                    &self.context,
-                )?;
+                minke_launch::change_config("model.ref", Some(&json!(reference)), &self.context.env)?;
                 Ok(BackendResponse::Done(format!(
                     "new sessions use {reference}; it is set in your config.toml"
                 )))
@@ -300,7 +296,7 @@ impl CliTuiBackend {
             WorkTarget::ReadOnly => WorkLocation::ReadOnly,
             WorkTarget::Clone => WorkLocation::Clone,
         };
-        let cwd = working_directory(None, &self.context)?;
+        let cwd = working_directory(None, &self.context.env)?;
         if place == WorkLocation::InPlace
             && let Some(conflict) =
                 scope_conflict::release_scope(&self.home, &Scope::writable(cwd.to_string_lossy()), None)
@@ -310,7 +306,7 @@ impl CliTuiBackend {
         }
         let op_id = new_ids().next_uuid().to_string();
         let new = NewPod { model, location: place, task: Some((input, op_id)), ..NewPod::default() };
-        let (session, lease) = create_session(new, &self.context, &self.home)?;
+        let (session, lease) = create_session(new, &self.context.env, &self.home)?;
         let launched = launch_pod(&self.home.paths, session, lease, PodLifetime::Detached).await?;
         let socket = launched.ready.socket.clone();
         Ok(BackendResponse::PodOpened { session, name: launched.ready.name.to_string(), socket })
@@ -330,9 +326,10 @@ impl CliTuiBackend {
     ) -> Result<BackendResponse, CliError> {
         let said = serde_json::to_string(&input)
             .map_err(|e| CliError::usage("could not write the input").with_reason(e))?;
-        reject_secrets(&[&said], Vec::new(), &self.context)?;
+        reject_secrets(&[&said], Vec::new(), &self.context.env)?;
         scope_conflict::release_session_scope(&self.home, session).await?;
-        let input = ReferenceScope::for_session(session, &self.home, &self.context)?.parse_segments(input);
+        let input =
+            ReferenceScope::for_session(session, &self.home, &self.context.env)?.parse_segments(input);
         let op_id = Some(new_ids().next_uuid().to_string());
         let visit = queue_step(input.clone(), op_id.clone(), Actor::from_person("cli"));
         let method = Method::Run(Run { input, mode: RunMode::Queue, op_id });

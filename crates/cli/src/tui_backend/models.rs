@@ -1,11 +1,11 @@
 //! Models for the model picker: those with a key, those of local servers, and how to set up the others.
 
+use minke_launch::default_model;
 use minke_llm::{ResolveContext, key_providers, local_models, local_providers};
 use minke_tui::{BackendResponse, FirstRun, ModelLine};
 
 use super::CliTuiBackend;
 use crate::error::CliError;
-use crate::session::create::default_model;
 
 /// Runs without a key and without a network.
 const DEMO_MODEL: &str = "scripted:demo";
@@ -14,7 +14,7 @@ const KEY_AVAILABLE: &str = "its key is available";
 
 impl CliTuiBackend {
     fn resolve_env(&self) -> Result<ResolveContext, CliError> {
-        Ok(ResolveContext::for_process(self.context.cwd.clone(), Some(self.context.find_paths()?.config)))
+        Ok(ResolveContext::for_process(self.context.env.cwd.clone(), Some(self.context.find_paths()?.config)))
     }
 
     pub(super) fn list_models(&self) -> Result<BackendResponse, CliError> {
@@ -65,7 +65,7 @@ impl CliTuiBackend {
     }
 
     pub(super) fn first_run_data(&self) -> Result<BackendResponse, CliError> {
-        let model = default_model(&self.context)?;
+        let model = default_model(&self.context.env)?;
         let lines = self.model_lines()?;
         let (mut ready_models, missing): (Vec<ModelLine>, Vec<ModelLine>) =
             lines.into_iter().partition(|model| model.is_ready);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use minke_launch::ReferenceScope;
 use minke_pod::State;
 use minke_policy::Posture;
 use minke_record::{Kind, SessionId};
@@ -11,7 +12,6 @@ use super::CliTuiBackend;
 use crate::context::CliContext;
 use crate::error::CliError;
 use crate::output::sanitize_text;
-use crate::session::references::ReferenceScope;
 
 /// Maximum number of lines of a page.
 const MAX_PAGE_LINES: usize = 2_000;
@@ -29,7 +29,7 @@ impl CliTuiBackend {
         let Some(session) = session else { return Ok(context) };
         let first = self.home.store.open_reader(session)?.read_page(0, 1, usize::MAX)?;
         if let Some(Kind::SessionStart(start)) = first.entries.first().map(|sealed| &sealed.entry.kind) {
-            context.cwd = PathBuf::from(&start.cwd);
+            context.env.cwd = PathBuf::from(&start.cwd);
         }
         Ok(context)
     }
@@ -58,7 +58,7 @@ impl CliTuiBackend {
         let (context, home) = (self.context.clone(), self.home.clone());
         let found = self.run_blocking("the list of skills", move || {
             let references = match session {
-                Some(session) => ReferenceScope::for_session(session, &home, &context)?,
+                Some(session) => ReferenceScope::for_session(session, &home, &context.env)?,
                 None => crate::commands::setup::skills::local_references(&context)?,
             };
             Ok(crate::commands::setup::skills::named_skills(references.definitions()))
@@ -81,7 +81,7 @@ impl CliTuiBackend {
         session: SessionId,
         file: Option<String>,
     ) -> Result<BackendResponse, CliError> {
-        let (home, cwd) = (self.home.clone(), self.context.cwd.clone());
+        let (home, cwd) = (self.home.clone(), self.context.env.cwd.clone());
         let path = match file {
             Some(file) => cwd.join(file),
             None => free_export_path(&cwd, session),

@@ -3,7 +3,7 @@
 //! Here: dispatch of child commands, and the shared context. Elsewhere: the commands (`pod::children`),
 //! spawning (`spawn`, its clone in `clone`), waiting for the exit (`watch`, `process`), messages (`messages`,
 //! `stop`), the log of a child (`child_log`), reports to the parent (`reports`), this pod's own scope
-//! (`scope`); the scope table (`registry`), starting a process (`client`).
+//! (`scope`); the scope table (`registry`), starting a process (`launch`).
 
 mod child_log;
 mod clone;

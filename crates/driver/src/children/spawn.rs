@@ -12,15 +12,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_client::{LaunchError, LaunchedPod, PodLaunch, PodLifetime, find_ancestors};
+use minke_client::find_ancestors;
+use minke_launch::{
+    DeliverError, LaunchError, LaunchedPod, OfflineStep, PodLaunch, PodLifetime, edit_step_at,
+    offline_writer, write_edits,
+};
 use minke_pod::{
-    ChildEvent, DescendantState, NewSession, OfflineEdit, OfflineWriter, OutgoingMessage, SpawnRequest,
-    State, StepSeed, new_session,
+    ChildEvent, DescendantState, NewSession, OfflineEdit, OutgoingMessage, SpawnRequest, StepSeed,
+    new_session,
 };
 use minke_record::{
     Actor, Budget, CloneOrigin, ErrorCode, InputSegment, Permission, PodName, Scope, SessionId,
 };
-use minke_registry::{LoanRequest, RegistryError, ScopeRow, ScopeTicket, grant};
+use minke_registry::{LoanRequest, RegistryError, ScopeTicket, grant};
 use minke_session::StoreError;
 
 use super::process::WatchedChild;
@@ -68,6 +72,29 @@ impl From<StoreError> for ChildSpawnError {
             _ => ErrorCode::StorageFailed,
         };
         ChildSpawnError::new(code, format!("{}; {}", error_chain(&error), error.hint()))
+    }
+}
+
+impl From<DeliverError> for ChildSpawnError {
+    fn from(error: DeliverError) -> ChildSpawnError {
+        let hint = match error {
+            DeliverError::Refused { refusal, .. } => {
+                return ChildSpawnError::new(refusal.code, refusal.message);
+            }
+            DeliverError::Store(error) => return error.into(),
+            DeliverError::Registry(error) => return error.into(),
+            DeliverError::Launch(error) => return error.into(),
+            DeliverError::Damaged { session, damage } => {
+                return StoreError::Damaged { id: session, damage }.into();
+            }
+            DeliverError::Lease { source, .. } => return lease_error(&source),
+            DeliverError::Append { ref source, .. } => source.hint(),
+            DeliverError::Sync { ref source, .. } => source.hint(),
+            DeliverError::Stopping { .. } | DeliverError::Connection(_) => {
+                return ChildSpawnError::new(ErrorCode::Internal, error_chain(&error));
+            }
+        };
+        ChildSpawnError::new(ErrorCode::StorageFailed, format!("{}; {hint}", error_chain(&error)))
     }
 }
 
@@ -360,25 +387,21 @@ async fn wake_child(
         .await?
     };
     let ticket = lend_scope(hand, ChildLoan { child, name, scope, own_scope, ancestors }).await?;
-    let lease = hand.run_blocking(move |context| write_offline_edit(context, child, reason, at)).await?;
+    let lease = hand.run_blocking(move |context| write_wake_edits(context, child, reason, at)).await?;
     launch_child(hand, child, lease, ticket).await
 }
 
 /// Writes the child's input and keeps the session lease for the new pod.
-fn write_offline_edit(
-    hand: &ChildContext,
+fn write_wake_edits(
+    context: &ChildContext,
     child: SessionId,
     reason: WakeReason,
     at: StepSeed,
 ) -> Result<OwnedFd, ChildSpawnError> {
-    let mut open = hand.home.store.open(child)?;
-    if let Some(damage) = open.damaged {
-        return Err(StoreError::Damaged { id: child, damage }.into());
-    }
-    let WakeReason { budget, descendants: watched, send } = reason;
+    let WakeReason { budget, descendants, send } = reason;
     let mut changes = Vec::new();
-    if watched != DescendantState::default() {
-        changes.push(OfflineEdit::Descendants(watched));
+    if descendants != DescendantState::default() {
+        changes.push(OfflineEdit::Descendants(descendants));
     }
     if let Some(budget) = budget {
         let value = serde_json::to_value(budget).expect("a budget is plain data");
@@ -388,38 +411,11 @@ fn write_offline_edit(
         let segments = vec![InputSegment::Text { content: message.into() }];
         changes.push(OfflineEdit::Queue { segments, op_id: Some(op_id) });
     }
-    let mut state = State::replay(open.replay.iter().map(|sealed| &sealed.entry));
-    let mut wrote = false;
-    for (change, seed) in changes.into_iter().zip(at.seed..) {
-        let at = StepSeed { now: at.now, seed };
-        let written = minke_pod::apply_offline_edit(&state, at, offline_writer(hand), change)
-            .map_err(|refusal| ChildSpawnError::new(refusal.code, refusal.message))?;
-        if written.entries.is_empty() {
-            continue;
-        }
-        let unwritten = |why: String| ChildSpawnError::new(ErrorCode::StorageFailed, why);
-        let sealed = open
-            .writer
-            .append(written.entries, written.blobs)
-            .map_err(|e| unwritten(format!("{}; {}", error_chain(&e), e.hint())))?;
-        sealed.iter().for_each(|sealed| state.apply_entry(&sealed.entry));
-        wrote = true;
-    }
-    if wrote {
-        let synced = open.writer.syncer().sync();
-        synced.map_err(|e| ChildSpawnError::new(ErrorCode::StorageFailed, format!("{e}; {}", e.hint())))?;
-    }
-    open.writer.into_lease().map_err(|e| lease_error(&e))
-}
-
-fn offline_writer(context: &ChildContext) -> OfflineWriter {
-    // Process and boot id as in a table row, for diagnostics only.
-    let here = ScopeRow::for_this_process(PodName::from_text("visitor"), context.session, None);
-    OfflineWriter {
-        pid: here.pid,
-        boot_id: here.boot_id,
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        by: Actor::from_pod(context.session),
-    }
+    let writer = offline_writer(Actor::from_pod(context.session));
+    let steps = changes
+        .into_iter()
+        .zip(at.seed..)
+        .map(|(change, seed)| edit_step_at(change, writer.clone(), StepSeed { now: at.now, seed }));
+    let steps: Vec<Box<OfflineStep<'_>>> = steps.collect();
+    Ok(write_edits(&context.home, child, &steps)?)
 }

@@ -3,6 +3,7 @@
 //! An unavailable model does not prevent the start: the pod reports the reason when a run is requested, and
 //! resolves again then, because a key may have been added.
 
+use minke_launch::manifest_model;
 use minke_llm::{ModelRequest, ResolveContext, ResolvedModel};
 use minke_manifest::ModelSection;
 use minke_pod::{ModelCost, TokenPrice};
@@ -82,20 +83,6 @@ pub(crate) fn highest_cost(resolved: &ResolvedModel) -> ModelCost {
     let output = dearest([prices.output, None, None], long.map(|long| [long.output, None, None]));
     let price = input.zip(output).map(|(input, output)| TokenPrice { input, output });
     ModelCost { route: resolved.route.clone(), max_output: resolved.max_output, price }
-}
-
-/// The model that a manifest requests.
-pub fn manifest_model(section: &ModelSection) -> ModelRequest {
-    ModelRequest {
-        reference: section.reference.clone(),
-        scheme: section.scheme.clone(),
-        base_url: section.base_url.clone(),
-        model_id: section.model_id.clone(),
-        auth: section.auth.clone(),
-        capability: section.capability.clone(),
-        context_window: section.context_window,
-        max_output: section.max_output,
-    }
 }
 
 /// Resolves a model reference of a client; also returns the form of the reference for the log.

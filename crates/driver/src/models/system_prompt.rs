@@ -12,6 +12,7 @@ use minke_config::trust::{TrustStatus, TrustStore};
 use minke_exec::probe::cached_backend_in;
 use minke_exec::sandbox::HelperBinary;
 use minke_files::ScopedFiles;
+use minke_launch::secret_variables;
 use minke_llm::{ResolveContext, build_key_redactor};
 use minke_manifest::SandboxMode;
 use minke_manifest::profiles::ProfileCatalog;
@@ -24,8 +25,7 @@ use minke_prompts::{
 use minke_record::{About, Permission, PodName, Scope, ScopeRule};
 use minke_references::{ReferenceLibrary, Skill};
 use minke_registry::UserPaths;
-use minke_secrets::KeyRedactor;
-use minke_secrets::KeySourceError;
+use minke_secrets::{KeyRedactor, KeySourceError};
 
 use crate::calls::nested_instructions::is_readable;
 
@@ -193,7 +193,7 @@ pub fn system_prompt_for(
     let tools = tools.iter().map(|tool| tool.spec().name).collect();
     let trusted = standing.as_ref().is_some_and(TrustStatus::is_trusted);
     let env = ResolveContext::for_process(Path::new(cwd), Some(paths.config.clone()))
-        .with_secrets(crate::policy::network_config::secret_variables(&state.manifest));
+        .with_secrets(secret_variables(&state.manifest));
     let redactor = build_key_redactor(env);
     let shelf = crate::calls::resolve_references::reference_roots(state, about, paths).load_library();
     let config = &paths.config;

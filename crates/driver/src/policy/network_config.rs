@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minke_manifest::{Manifest, NetworkPolicy, WebSearchSection, WebSection};
+use minke_launch::search_key_variable;
+use minke_manifest::NetworkPolicy;
+use minke_manifest::WebSearchSection;
+use minke_manifest::WebSection;
 use minke_net::address::Dialer;
 use minke_net::address::HostRules;
 use minke_net::proxy::ConnectionTally;
@@ -50,29 +53,15 @@ fn search_settings(search: &WebSearchSection) -> Result<SearchSettings, String> 
             return Err(format!("web.search.provider is `{other}`: expected `brave` or `searxng`"));
         }
     };
-    let key = key_variable(search).map(|name| -> Arc<dyn Fn() -> Result<String, String> + Send + Sync> {
-        Arc::new(move || {
-            let found = std::env::var(&name).ok().filter(|key| !key.is_empty());
-            found.ok_or_else(|| format!("the variable {name}, which holds its key, is not set"))
-        })
-    });
+    let key =
+        search_key_variable(search).map(|name| -> Arc<dyn Fn() -> Result<String, String> + Send + Sync> {
+            Arc::new(move || {
+                let found = std::env::var(&name).ok().filter(|key| !key.is_empty());
+                found.ok_or_else(|| format!("the variable {name}, which holds its key, is not set"))
+            })
+        });
     let timeout = Duration::from_secs(search.timeout_s);
     Ok(SearchSettings { base_url: search.base_url.clone(), key, timeout, ..SearchSettings::new(kind) })
-}
-
-/// The variables in a manifest that contain secrets; their values are redacted like a provider's key.
-pub fn secret_variables(manifest: &Manifest) -> Vec<String> {
-    let search = manifest.web.as_ref().and_then(|web| web.search.as_ref());
-    let search = search.and_then(key_variable);
-    let passed = manifest.sandbox.env.pass.iter().filter(|name| minke_exec::is_secret_name(name)).cloned();
-    // The address of a store may contain a password.
-    search.into_iter().chain(passed).chain([minke_store_postgres::ADDRESS_ENV.to_owned()]).collect()
-}
-
-/// The variable with the key of a search service.
-fn key_variable(search: &WebSearchSection) -> Option<String> {
-    let usual = (search.provider == BRAVE).then(|| "BRAVE_API_KEY".to_owned());
-    search.api_key_env.clone().or(usual)
 }
 
 /// Starts the proxy of the pod's commands if they may use the network. Every connection is logged.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use minke_client::ReadyLine;
 use minke_driver::{PodArgs, PodExit, run_with_store};
+use minke_launch::ReadyLine;
 use minke_pod::{Audit, NewSession, StepSeed};
 use minke_protocol::{Event, EventPosition, Frame, LineReader};
 use minke_record::{Actor, Entry, IdGenerator, Kind, Scope, SessionId};

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use minke_client::UserHome;
+use minke_launch::now_millis;
 use minke_record::{Millis, SessionId};
 use minke_thread::{JobCandidate, JobNeed, SessionSummary};
 use tokio::time::Instant;
 
 use crate::engine::{Engine, run_blocking};
 use crate::error::ApiError;
-use crate::pods::offline::now_millis;
 use crate::threads::lists::{query_index, query_summaries};
 
 /// The interval of full scans while there are unfinished jobs.

@@ -11,13 +11,13 @@ use std::io;
 use std::path::PathBuf;
 
 use minke_client::UserHome;
+use minke_launch::now_millis;
 use minke_record::{Millis, SessionId};
 use minke_registry::UserPaths;
 use minke_thread::JobNeed;
 
 use crate::error::ApiError;
 use crate::instance::{find_running, spawn_host};
-use crate::pods::offline::now_millis;
 use crate::threads::lists::query_index;
 
 const MARK_FILE: &str = "jobs.owed";

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use minke_client::reach_pod;
+use minke_launch::{now_millis, reach_pod};
 use minke_record::{Actor, Millis, SessionId};
 use minke_thread::{JobNeed, JobPlan, plan_jobs};
 use tokio::sync::{Notify, watch};
@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::jobs::cache::JobCache;
-use crate::pods::offline::now_millis;
 use crate::stderr::report;
 
 /// How often it checks for changes, by reading the metadata of one directory.
@@ -171,7 +170,7 @@ async fn start_job_pod(engine: &Engine, session: SessionId) -> Result<(), ApiErr
     if !crate::jobs::claims::claim_job(&engine.home, session).await? {
         return Ok(());
     }
-    crate::pods::scope_conflict::request_session_scope(&engine.home, session, &Actor::from_minke()).await?;
+    crate::pods::request_session_scope(&engine.home, session, &Actor::from_minke()).await?;
     let reached = reach_pod(&engine.home, session).await?;
     engine.track_child(reached.launched);
     Ok(())

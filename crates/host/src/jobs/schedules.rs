@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use minke_client::{DeliverError, write_offline_edit};
+use minke_launch::{
+    DeliverError, ReferenceScope, SetupError, edit_step, new_ids, now_millis, random_seed, write_offline_edit,
+};
 use minke_pod::{InitialTask, NewSession, OfflineEdit, ScheduleEvent, State, StepSeed, new_session};
 use minke_record::{Actor, ErrorCode, JobFacts, JobState, Millis, PodName, SessionId, TriggerCondition};
 use minke_session::StoreError;
@@ -18,7 +20,6 @@ use minke_thread::{Mandate, SessionSummary};
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::pods::offline::{edit_step, new_ids, now_millis, random_seed};
 use crate::stderr::report;
 use crate::threads::log::{self, session_exists};
 
@@ -126,7 +127,9 @@ fn create_scheduled_job(
     let broken = |why: String| ApiError::new(ErrorCode::Internal, why);
     let mandate = Mandate::from_value(start.mandate.as_ref()).map_err(broken)?;
     let (Some(mandate), Some(session_draft)) = (mandate, &start.mandate) else { return Ok(()) };
-    let segments = engine.session_factory.parse_input(&mandate.objective, state)?;
+    let segments = ReferenceScope::for_state(state, &engine.launch_env)
+        .map_err(SetupError::from)?
+        .parse_text(&mandate.objective);
     // Configuration changes since then apply to jobs created from now on.
     let manifest = if state.facts.config.is_empty() { start.manifest } else { state.manifest.to_value() };
     let new = NewSession {

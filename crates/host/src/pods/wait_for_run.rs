@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use minke_client::{Connection, reach_pod};
+use minke_client::Connection;
+use minke_launch::{client_info, reach_pod};
 use minke_protocol::{Event, EventPosition, Method, RequestId, Subscribe};
 use minke_record::{Actor, Entry, ErrorCode, SessionId};
 use serde::de::DeserializeOwned;
@@ -12,8 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::pods::offline::client_info;
-use crate::pods::scope_conflict::request_session_scope;
+use crate::pods::request_session_scope;
 
 /// A connection that follows a pod.
 pub(crate) struct PodListener {

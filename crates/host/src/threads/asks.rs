@@ -3,8 +3,9 @@
 //! Elsewhere: the effect of an answer (`pod`), the older names of decisions (`protocol::api`).
 //! Invariant: an ask is answered once; a later answer gets an error (`an_approval_goes_on_with_the_call_that_waits`).
 
-use minke_client::{Delivery, DeliveryOutcome, UserHome, deliver_method};
+use minke_client::UserHome;
 use minke_index::{ArchivedFilter, ThreadQuery};
+use minke_launch::{Delivery, DeliveryOutcome, client_info, deliver_method, edit_step};
 use minke_pod::OfflineEdit;
 use minke_protocol::Method;
 use minke_protocol::api::LegacyDecision;
@@ -15,8 +16,7 @@ use serde_json::{Value, json};
 
 use crate::engine::{Engine, run_blocking};
 use crate::error::ApiError;
-use crate::pods::offline::{client_info, edit_step};
-use crate::pods::scope_conflict::request_session_scope;
+use crate::pods::request_session_scope;
 use crate::request::{parse_params, quote_input};
 use crate::response::format_session_id;
 use crate::threads::lists::query_index;
@@ -81,7 +81,7 @@ impl Engine {
         let asked = thread_ask.into_iter().find(|asked| asked.ask.id == ask).ok_or_else(unknown_ask)?;
         let decision = parse_decision(&answer_params.decision, &asked.ask)?;
         if let Some(note) = &answer_params.note {
-            self.session_factory.reject_secrets(&[note])?;
+            self.reject_secrets(&[note])?;
         }
         let answer =
             minke_protocol::Answer { ask, decision: decision.clone(), note: answer_params.note.clone() };

@@ -5,7 +5,10 @@
 
 use std::sync::PoisonError;
 
-use minke_client::{Delivery, DeliveryOutcome, deliver_method};
+use minke_launch::{
+    Delivery, DeliveryOutcome, OfflineReply, SessionChange, change_session, client_info, deliver_method,
+    edit_step_with_reply, new_ids,
+};
 use minke_pod::OfflineEdit;
 use minke_protocol::{Method, Run, RunMode, RunReply, Set};
 use minke_record::limits::{OP_ID_BYTES, TEXT_BYTES};
@@ -14,8 +17,7 @@ use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::pods::offline::{InputReply, change_session, client_info, edit_step_with_reply, new_ids};
-use crate::pods::scope_conflict::request_session_scope;
+use crate::pods::request_session_scope;
 use crate::request::{Message, RequestOverrides};
 use crate::response::ThreadResponse;
 use crate::threads::log::load_state;
@@ -50,10 +52,10 @@ impl Engine {
         if op_id.is_empty() || op_id.len() > OP_ID_BYTES {
             return Err(ApiError::invalid(format!("op_id: must have 1 to {OP_ID_BYTES} bytes")));
         }
-        let gave = InputReply::default();
+        let gave = OfflineReply::default();
         // The mode does not matter: a sleeping session has no run to wait for.
         let edit = OfflineEdit::Queue { segments: run.input.clone(), op_id: Some(op_id) };
-        let step_fn = edit_step_with_reply(edit, by.clone(), InputReply::clone(&gave));
+        let step_fn = edit_step_with_reply(edit, by.clone(), OfflineReply::clone(&gave));
         let delivery = Delivery {
             session,
             method: Method::Run(run),
@@ -92,7 +94,13 @@ impl Engine {
             return Ok(());
         }
         let set = Set { archived: Some(false), ..Set::default() };
-        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Archive(false), by).await
+        Ok(change_session(
+            &self.home,
+            session,
+            SessionChange { method: Method::Set(Box::new(set)), edit: OfflineEdit::Archive(false) },
+            by,
+        )
+        .await?)
     }
 
     /// Converts a text or input segments and refuses secrets; moves texts that are too long for a frame to blobs.
@@ -110,7 +118,7 @@ impl Engine {
         if segments.iter().all(is_empty_segment) {
             return Err(ApiError::invalid("input: is empty"));
         }
-        self.session_factory.reject_secrets(&[&input.to_string()])?;
+        self.reject_secrets(&[&input.to_string()])?;
         for segment in &mut segments {
             if let InputSegment::Text { content } | InputSegment::Paste { content, .. } = segment
                 && let Text::Inline(text) = content

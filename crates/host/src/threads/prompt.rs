@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use minke_launch::new_ids;
 use minke_protocol::{Method, Run, RunMode, RunReply};
 use minke_record::{
     Actor, Content, EndResult, Entry, ErrorCode, Item, Kind, Role, RunId, RunResult, SessionId, Text,
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 use crate::engine::{Engine, NewThread, run_blocking};
 use crate::error::ApiError;
 use crate::frames::{Frame, FrameFold};
-use crate::pods::offline::new_ids;
 use crate::pods::stop_pod_of_session;
 use crate::request::{RequestOverrides, ThreadName, parse_params};
 use crate::response::format_session_id;
@@ -60,7 +60,7 @@ impl Engine {
             ..NewThread::default()
         };
         let (engine, maker) = (self.clone(), by.clone());
-        let session = run_blocking(move || Ok(engine.session_factory.create_session(new, &maker)?.0)).await?;
+        let session = run_blocking(move || Ok(engine.create_session(new, &maker)?.0)).await?;
         let answered = self.run_prompt(session, &prompt.prompt, by).await;
         stop_pod_of_session(&self.home, session, by).await?;
         // An ephemeral session is removed by its pod. If no pod started, it is removed here.

@@ -1,10 +1,11 @@
 //! Settings: the model catalog, configuration values with their origin, and persisted changes.
 //!
-//! Elsewhere: the files (the binary, through its `SessionFactory`).
+//! Elsewhere: the files (`launch`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use minke_launch::{change_config, config_values, model_catalog};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -34,23 +35,23 @@ struct ConfigChangeParams {
 
 impl Engine {
     pub(crate) async fn handle_settings(&self, method: &str, params: Value) -> Result<Value, ApiError> {
-        let maker = Arc::clone(&self.session_factory);
+        let env = Arc::clone(&self.launch_env);
         match method {
             "models" => {
                 let NoSettingsParams {} = parse_params(method, params)?;
-                run_blocking(move || maker.model_catalog()).await
+                run_blocking(move || Ok(model_catalog(&env)?)).await
             }
             "config" => {
                 let ConfigListParams { cwd } = parse_params(method, params)?;
                 let cwd = cwd
                     .map(|cwd| crate::threads::require_absolute(Some(&cwd)).map(ToOwned::to_owned))
                     .transpose()?;
-                run_blocking(move || maker.config_values(cwd.as_deref())).await
+                run_blocking(move || Ok(config_values(cwd.as_deref(), &env)?)).await
             }
             _ => {
                 let ConfigChangeParams { key, value } = parse_params(method, params)?;
-                run_blocking(move || maker.set_config(&key, Some(&value).filter(|value| !value.is_null())))
-                    .await
+                let value = Some(value).filter(|value| !value.is_null());
+                run_blocking(move || Ok(change_config(&key, value.as_ref(), &env)?)).await
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use minke_launch::new_ids;
 use minke_protocol::api::{CallDescription, CallFold, InvokeResult, ToolInvoke};
 use minke_protocol::{CallTool, Method};
 use minke_record::{Actor, CallId, Entry, ErrorCode, Kind, SessionId};
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::pods::offline::new_ids;
 use crate::request::{RequestOverrides, ThreadName, params_object};
 use crate::threads::log::read_session_start;
 

@@ -2,6 +2,7 @@
 //!
 //! All but the deletion are logged, by the live pod or else by an offline edit, which starts no pod.
 
+use minke_launch::{SessionChange, change_session, new_ids, now_millis};
 use minke_pod::OfflineEdit;
 use minke_protocol::{Checkpoint, Method, Set};
 use minke_record::limits::{CHECKPOINT_BYTES, OP_ID_BYTES};
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::engine::{Engine, run_blocking};
 use crate::error::ApiError;
-use crate::pods::offline::{change_session, new_ids, now_millis};
 use crate::pods::stop_pod_of_session;
 use crate::request::{CheckpointLoad, CheckpointSave, GoalSet, One, RequestOverrides, SetName, quote_input};
 use crate::response::ThreadResponse;
@@ -31,8 +31,13 @@ impl Engine {
         let session = self.resolve_session(&request.thread_id, &RequestOverrides::default())?;
         let name = parse_pod_name(&request.name)?;
         let set = Set { name: Some(name.clone()), ..Set::default() };
-        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Rename(name), by)
-            .await?;
+        change_session(
+            &self.home,
+            session,
+            SessionChange { method: Method::Set(Box::new(set)), edit: OfflineEdit::Rename(name) },
+            by,
+        )
+        .await?;
         let home = self.home.clone();
         let thread =
             run_blocking(move || ThreadLog::read_session(&home, session)?.thread_object(&home)).await?;
@@ -47,8 +52,13 @@ impl Engine {
     ) -> Result<ThreadResponse, ApiError> {
         let session = self.resolve_session(&one.thread_id, &RequestOverrides::default())?;
         let set = Set { archived: Some(away), ..Set::default() };
-        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Archive(away), by)
-            .await?;
+        change_session(
+            &self.home,
+            session,
+            SessionChange { method: Method::Set(Box::new(set)), edit: OfflineEdit::Archive(away) },
+            by,
+        )
+        .await?;
         Ok(ThreadResponse::new(session, if away { "archived" } else { "unarchived" }, json!({})))
     }
 
@@ -86,16 +96,28 @@ impl Engine {
         if objective.is_empty() || objective.len() > OBJECTIVE_BYTES {
             return Err(ApiError::invalid(format!("objective: must have 1 to {OBJECTIVE_BYTES} bytes")));
         }
-        self.session_factory.reject_secrets(&[&objective])?;
+        self.reject_secrets(&[&objective])?;
         // First, so that no run starts for the goal that the budget would not allow.
         if let Some(budget) = goal.budget {
             let edit = OfflineEdit::Config { key: "budget".to_owned(), value: budget.clone() };
             let set = Set { budget: Some(budget), ..Set::default() };
-            change_session(&self.home, session, Method::Set(Box::new(set)), edit, by).await?;
+            change_session(
+                &self.home,
+                session,
+                SessionChange { method: Method::Set(Box::new(set)), edit },
+                by,
+            )
+            .await?;
         }
         let set = Set { goal: Some(Some(objective.clone())), ..Set::default() };
         let left = OfflineEdit::Goal(Some(objective));
-        change_session(&self.home, session, Method::Set(Box::new(set)), left, by).await?;
+        change_session(
+            &self.home,
+            session,
+            SessionChange { method: Method::Set(Box::new(set)), edit: left },
+            by,
+        )
+        .await?;
         self.goal_response(session, "ok").await
     }
 
@@ -120,7 +142,13 @@ impl Engine {
             return Ok(ThreadResponse::new(session, "empty", json!({ "cleared": false })));
         }
         let set = Set { goal: Some(None), ..Set::default() };
-        change_session(&self.home, session, Method::Set(Box::new(set)), OfflineEdit::Goal(None), by).await?;
+        change_session(
+            &self.home,
+            session,
+            SessionChange { method: Method::Set(Box::new(set)), edit: OfflineEdit::Goal(None) },
+            by,
+        )
+        .await?;
         Ok(ThreadResponse::new(session, "cleared", json!({ "cleared": true })))
     }
 
@@ -142,10 +170,10 @@ impl Engine {
                 state_text.len()
             )));
         }
-        self.session_factory.reject_secrets(&[&id, &state_text])?;
+        self.reject_secrets(&[&id, &state_text])?;
         let method = Method::Checkpoint(Checkpoint { id: id.clone(), state: save.state.clone() });
         let edit = OfflineEdit::Checkpoint { id: id.clone(), state: save.state.clone() };
-        change_session(&self.home, session, method, edit, by).await?;
+        change_session(&self.home, session, SessionChange { method, edit }, by).await?;
         let saved = checkpoint_value(&id, &save.state, now_millis());
         Ok(ThreadResponse::new(session, "ok", json!({ "checkpoint": saved })))
     }

@@ -2,23 +2,19 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use minke_client::UserHome;
+use minke_host::Engine;
 use minke_host::http::{AllowedHosts, BearerToken, HttpServer, ServerTimeouts, serve_http};
-use minke_host::{ApiError, Engine, NewThread, SessionFactory};
-use minke_pod::State;
+use minke_launch::LaunchEnv;
 use minke_record::{
-    Actor, AssistantItem, Content, Draft, Durability, ErrorCode, IdGenerator, InputSegment, Invoke, Item,
-    Kind, LOG_FORMAT, Role, RunCompleted, RunId, RunResult, Scope, SessionId, SessionStart, Trigger,
+    Actor, AssistantItem, Content, Draft, Durability, IdGenerator, Invoke, Item, Kind, Role, RunCompleted,
+    RunId, RunResult, SessionId, Trigger,
 };
-use minke_registry::{ProcessEnv, UserPaths};
-use minke_session::{FileStore, RealDisk, SessionStore};
+use minke_registry::ProcessEnv;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -49,14 +45,12 @@ impl AttackServer {
     pub(crate) fn with_timeouts(timeouts: ServerTimeouts) -> AttackServer {
         let dir = tempfile::tempdir().unwrap();
         let env = [("MINKE_HOME".into(), dir.path().join("home").into_os_string())].into();
-        let uid = rustix::process::getuid().as_raw();
-        let paths = UserPaths::from_env(&ProcessEnv { env, uid }).unwrap();
-        paths.create_dirs().unwrap();
-        let store = Arc::new(FileStore::new(Arc::new(RealDisk), paths.sessions_dir()));
-        let home = UserHome { paths, store };
-        let session_factory =
-            AttackSessionFactory { store: home.store.clone(), created: AtomicUsize::new(0) };
-        let engine = Engine::new(home.clone(), Arc::new(session_factory));
+        let user_env = ProcessEnv { env, uid: rustix::process::getuid().as_raw() };
+        let launch_env = LaunchEnv { user_env, cwd: dir.path().to_owned(), helper: None };
+        let home = launch_env.open_home().unwrap();
+        std::fs::create_dir_all(&home.paths.config).unwrap();
+        std::fs::write(home.paths.config.join("config.toml"), "[model]\nref = \"scripted/demo\"\n").unwrap();
+        let engine = Engine::new(home.clone(), launch_env);
         let token = BearerToken::generate().unwrap();
         let (stop, stopped) = watch::channel(false);
         let (ready_receiver, tell) = std::sync::mpsc::channel();
@@ -190,70 +184,6 @@ impl Drop for AttackServer {
             // A panic here would hide the test's own failure.
             drop(serving.join());
         }
-    }
-}
-
-/// Creates minimal sessions.
-struct AttackSessionFactory {
-    store: Arc<dyn SessionStore>,
-    created: AtomicUsize,
-}
-
-impl SessionFactory for AttackSessionFactory {
-    fn create_session(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), ApiError> {
-        let number = self.created.fetch_add(1, Ordering::Relaxed) as u64;
-        let id = SessionId(IdGenerator::new(1_000 + number, number).next_uuid());
-        let cwd = new.cwd.unwrap_or_default().display().to_string();
-        let start = SessionStart {
-            session: id,
-            format: LOG_FORMAT,
-            version: "0".to_owned(),
-            name: "bench".parse().unwrap(),
-            created_by: by.clone(),
-            cwd: cwd.clone(),
-            workspace: cwd,
-            git: None,
-            manifest: json!({}),
-            scope: Scope::default(),
-            mandate: None,
-            metadata: None,
-            parent: None,
-            from: None,
-        };
-        let draft = Draft {
-            seq: 0,
-            ts: 1_000,
-            run: None,
-            kind: Kind::SessionStart(start),
-            durability: Durability::Barrier,
-        };
-        let failed = |e: &dyn std::fmt::Display| ApiError::new(ErrorCode::StorageFailed, e);
-        let writer = self.store.create(id, vec![draft], Vec::new()).map_err(|e| failed(&e))?;
-        Ok((id, writer.into_lease().map_err(|e| failed(&e))?))
-    }
-
-    fn parse_input(&self, text: &str, _: &State) -> Result<Vec<InputSegment>, ApiError> {
-        Ok(vec![InputSegment::Text { content: text.into() }])
-    }
-
-    fn resolve_model(&self, reference: &str, _: &Path) -> Result<String, ApiError> {
-        Ok(reference.to_owned())
-    }
-
-    fn reject_secrets(&self, _: &[&str]) -> Result<(), ApiError> {
-        Ok(())
-    }
-
-    fn model_catalog(&self) -> Result<Value, ApiError> {
-        Ok(json!([]))
-    }
-
-    fn config_values(&self, _: Option<&Path>) -> Result<Value, ApiError> {
-        Ok(json!({}))
-    }
-
-    fn set_config(&self, _: &str, _: Option<&Value>) -> Result<Value, ApiError> {
-        Err(ApiError::invalid("not supported in this test"))
     }
 }
 

@@ -1,21 +1,21 @@
-//! An engine with its own home, and a session factory without configuration files.
+//! An engine with its own home, configuration file and key.
 
-use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use minke_client::UserHome;
-use minke_host::{ApiError, Engine, NewThread, SessionFactory};
-use minke_pod::{NewSession, State, StepSeed, new_session};
-use minke_record::{Actor, ErrorCode, IdGenerator, InputSegment, Kind, Scope, SessionId};
-use minke_registry::{ProcessEnv, UserPaths};
-use minke_session::{FileStore, RealDisk};
+use minke_host::{ApiError, Engine};
+use minke_launch::LaunchEnv;
+use minke_record::{Actor, Kind};
+use minke_registry::ProcessEnv;
 use serde_json::{Value, json};
 
 /// An available model, and a secret that must not be written.
 pub(crate) const MODEL: &str = "scripted/demo";
 pub(crate) const SECRET: &str = "hunter2-hunter2";
+/// The configuration of new threads.
+const CONFIG: &str =
+    "[model]\nref = \"scripted/demo\"\n[permissions]\nposture = \"ask\"\n[sandbox]\nmode = \"scope\"\n";
 
 pub(crate) struct EngineHarness {
     pub(crate) dir: tempfile::TempDir,
@@ -23,23 +23,18 @@ pub(crate) struct EngineHarness {
     pub(crate) home: UserHome,
 }
 
-struct PlainSessionFactory {
-    home: UserHome,
-    created: AtomicU64,
-}
-
 impl EngineHarness {
     pub(crate) fn new() -> EngineHarness {
         let dir = tempfile::tempdir().unwrap();
-        let env = [("MINKE_HOME".into(), dir.path().join("home").into_os_string())].into_iter().collect();
-        let paths =
-            UserPaths::from_env(&ProcessEnv { env, uid: rustix::process::getuid().as_raw() }).unwrap();
-        paths.create_dirs().unwrap();
+        let env = [("MINKE_HOME".into(), dir.path().join("home").into_os_string())].into();
         std::fs::create_dir(dir.path().join("work")).unwrap();
-        let store = FileStore::new(Arc::new(RealDisk), paths.sessions_dir());
-        let home = UserHome { paths, store: Arc::new(store) };
-        let session_factory = PlainSessionFactory { home: home.clone(), created: AtomicU64::new(0) };
-        EngineHarness { dir, engine: Engine::new(home.clone(), Arc::new(session_factory)), home }
+        let user_env = ProcessEnv { env, uid: rustix::process::getuid().as_raw() };
+        let launch_env = LaunchEnv { user_env, cwd: dir.path().join("work"), helper: None };
+        let home = launch_env.open_home().unwrap();
+        std::fs::create_dir_all(&home.paths.config).unwrap();
+        std::fs::write(home.paths.config.join("config.toml"), CONFIG).unwrap();
+        store_key(&home.paths.config, SECRET);
+        EngineHarness { dir, engine: Engine::new(home.clone(), launch_env), home }
     }
 
     /// Returns the working directory of threads.
@@ -81,68 +76,11 @@ impl EngineHarness {
     }
 }
 
-impl SessionFactory for PlainSessionFactory {
-    fn create_session(&self, new: NewThread, by: &Actor) -> Result<(SessionId, OwnedFd), ApiError> {
-        let made = self.created.fetch_add(1, Ordering::Relaxed);
-        let now = 1_780_000_000_000 + made * 1_000;
-        let session = SessionId(IdGenerator::new(now, made).next_uuid());
-        let cwd = new.cwd.unwrap().canonicalize().map_err(|e| ApiError::invalid(format!("cwd: {e}")))?;
-        let cwd = cwd.to_str().unwrap().to_owned();
-        let model = match new.model {
-            Some(model) => self.resolve_model(&model, Path::new(&cwd))?,
-            None => MODEL.to_owned(),
-        };
-        let first = NewSession {
-            session,
-            version: "0".to_owned(),
-            name: new.name.as_deref().unwrap_or("thread").parse().map_err(ApiError::invalid)?,
-            created_by: by.clone(),
-            cwd: cwd.clone(),
-            workspace: cwd.clone(),
-            git: None,
-            manifest: json!({ "model": { "ref": model }, "permissions": { "posture": "ask" }, "sandbox": { "mode": "scope" } }),
-            scope: Scope::writable(cwd),
-            mandate: new.mandate,
-            metadata: new.metadata,
-            parent: None,
-            history: new.history,
-            task: None,
-        };
-        let written = new_session(StepSeed { now, seed: made }, first);
-        let writer = self.home.store.create(session, written.entries, written.blobs)?;
-        Ok((session, writer.into_lease().unwrap()))
-    }
-
-    fn parse_input(&self, text: &str, _: &State) -> Result<Vec<InputSegment>, ApiError> {
-        Ok(vec![InputSegment::Text { content: text.into() }])
-    }
-
-    fn resolve_model(&self, reference: &str, _: &Path) -> Result<String, ApiError> {
-        match reference {
-            MODEL | "scripted/other" => Ok(reference.to_owned()),
-            other => Err(ApiError::invalid(format!("there is no model `{other}`"))),
-        }
-    }
-
-    fn reject_secrets(&self, texts: &[&str]) -> Result<(), ApiError> {
-        match texts.iter().any(|text| text.contains(SECRET)) {
-            true => Err(ApiError::invalid("it holds a secret")),
-            false => Ok(()),
-        }
-    }
-
-    fn model_catalog(&self) -> Result<Value, ApiError> {
-        Ok(json!({ "models": [{ "ref": MODEL }] }))
-    }
-
-    fn config_values(&self, cwd: Option<&Path>) -> Result<Value, ApiError> {
-        Ok(json!({ "values": [], "cwd": cwd }))
-    }
-
-    fn set_config(&self, key: &str, value: Option<&Value>) -> Result<Value, ApiError> {
-        match key {
-            "worker.max_turns" => Ok(json!({ "key": key, "value": value })),
-            other => Err(ApiError::new(ErrorCode::InvalidRequest, format!("`{other}` is not a key"))),
-        }
-    }
+/// Stores a provider's key as `minke login` does.
+fn store_key(config: &Path, key: &str) {
+    let dir = config.join("secrets");
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(dir.join("anthropic")).unwrap();
+    std::io::Write::write_all(&mut file, key.as_bytes()).unwrap();
 }

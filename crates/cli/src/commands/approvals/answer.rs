@@ -1,7 +1,7 @@
 //! `minke answer`: answers an ask, in a live pod or in a session without a pod.
 
 use clap::Args;
-use minke_client::{Delivery, DeliveryOutcome, deliver_method};
+use minke_launch::{Delivery, DeliveryOutcome, deliver_method, reject_secrets};
 use minke_pod::OfflineEdit;
 use minke_protocol::Method;
 use minke_record::{Actor, AskId, Decision, PodName, SessionId};
@@ -11,7 +11,6 @@ use crate::commands::approvals::asks::find_asks;
 use crate::context::{CliContext, client_info};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::secret_check::reject_secrets;
 
 /// Answer an ask
 #[derive(Debug, Args)]
@@ -65,8 +64,8 @@ pub(crate) async fn deliver_answer(
     note: Option<String>,
     context: &CliContext,
 ) -> Result<PodName, CliError> {
-    reject_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), context)?;
-    let visit = minke_host::edit_step(
+    reject_secrets(&[note.as_deref().unwrap_or_default()], Vec::new(), &context.env)?;
+    let visit = minke_launch::edit_step(
         OfflineEdit::Answer { ask, decision: decision.clone(), note: note.clone() },
         Actor::from_person("cli"),
     );

@@ -13,6 +13,7 @@ use minke_config::trust::{
     InventoryItem, ItemUse, TrustChange, TrustError, TrustStatus, TrustStore, WorkspaceInventory,
     scan_workspace,
 };
+use minke_launch::find_workspace;
 use serde_json::{Value, json};
 
 use crate::context::{CliContext, now_millis};
@@ -47,7 +48,7 @@ pub(crate) fn run(trust: &TrustArgs, context: &CliContext, output: &CliOutput) -
         return list_trusted(&store, output);
     }
     if let Some(dir) = &trust.remove {
-        return remove_trust(&store, &context.cwd.join(dir), output);
+        return remove_trust(&store, &context.env.cwd.join(dir), output);
     }
     let workspace = resolve_workspace(trust.dir.as_deref(), context)?;
     let found = scan_workspace(&workspace);
@@ -72,7 +73,7 @@ pub(crate) fn run(trust: &TrustArgs, context: &CliContext, output: &CliOutput) -
 
 /// Returns the workspace of a directory.
 fn resolve_workspace(dir: Option<&Path>, context: &CliContext) -> Result<PathBuf, CliError> {
-    let dir = dir.map_or_else(|| context.cwd.clone(), |dir| context.cwd.join(dir));
+    let dir = dir.map_or_else(|| context.env.cwd.clone(), |dir| context.env.cwd.join(dir));
     let not = |why: std::io::Error| {
         CliError::usage(format!("could not read {}", dir.display()))
             .with_reason(why)
@@ -82,7 +83,7 @@ fn resolve_workspace(dir: Option<&Path>, context: &CliContext) -> Result<PathBuf
     if !dir.is_dir() {
         return Err(not(std::io::ErrorKind::NotADirectory.into()));
     }
-    Ok(CliContext::find_workspace(&dir))
+    Ok(find_workspace(&dir))
 }
 
 fn print_findings(
@@ -213,7 +214,7 @@ fn remove_trust(store: &TrustStore, dir: &Path, screen: &CliOutput) -> Result<Ex
     let plain = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let mut names = vec![plain.clone()];
     if let Ok(real) = dir.canonicalize() {
-        names.push(CliContext::find_workspace(&real));
+        names.push(find_workspace(&real));
         names.push(real);
     }
     for name in &names {

@@ -16,6 +16,7 @@ use minke_exec::sandbox::{EnvRules, HelperBinary, NetworkAccess, PodDirs, Sandbo
 use minke_hooks::{
     Hook, HookAnswer, HookContext, HookEvent, HookReport, HookSet, LoadedHooks, SteerResult, SteeringRequest,
 };
+use minke_launch::find_workspace;
 use minke_llm::build_key_redactor;
 use minke_policy::SandboxBackend;
 use minke_record::{Judgement, Scope};
@@ -68,7 +69,7 @@ pub(crate) async fn run(
 /// Loads the user's hooks, and those of the workspace if it is trusted.
 fn load_hooks(paths: &UserPaths, around: &CliContext, screen: &CliOutput) -> Result<LoadedHooks, CliError> {
     let loaded = LoadedHooks::default().add_user_file(&paths.config.join(HOOKS_FILE));
-    let found = minke_config::trust::scan_workspace(&CliContext::find_workspace(&around.cwd));
+    let found = minke_config::trust::scan_workspace(&find_workspace(&around.env.cwd));
     let Some(text) = found.file_text(WORKSPACE_HOOKS_FILE) else { return Ok(loaded) };
     let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found)?;
     if TrustStatus::is_trusted(&standing) {
@@ -142,7 +143,8 @@ async fn test_hooks(
             .with_hint(format!("one of {}", all.join(", "))));
     };
     let path = test.path.unwrap_or_else(|| PathBuf::from("sample.txt"));
-    let sample = SteeringRequest::sample_event(event, &test.tool, &context.cwd.join(path).to_string_lossy());
+    let sample =
+        SteeringRequest::sample_event(event, &test.tool, &context.env.cwd.join(path).to_string_lossy());
     loaded.problems.iter().for_each(|problem| output.print_warning(problem));
     context.open_home()?;
     let dirs = SampleDirs::new(paths)?;
@@ -235,13 +237,14 @@ fn describe_reply(what: &str, said: &HookAnswer) -> String {
 
 /// Returns the environment of hooks in a pod that works here.
 fn hook_env(dirs: &SampleDirs, paths: &UserPaths, context: &CliContext) -> Result<HookContext, CliError> {
-    let resolve_env = minke_llm::ResolveContext::for_process(context.cwd.clone(), Some(paths.config.clone()));
+    let resolve_env =
+        minke_llm::ResolveContext::for_process(context.env.cwd.clone(), Some(paths.config.clone()));
     let cover = Arc::new(build_key_redactor(resolve_env));
     let hidden = Arc::clone(&cover);
     Ok(HookContext {
         session: "sample".to_owned(),
         pod: "sample".to_owned(),
-        cwd: context.cwd.clone(),
+        cwd: context.env.cwd.clone(),
         commands: sandboxed_commands(dirs, paths, context, &cover)?,
         redact: Arc::new(move |text| {
             let mut text = text.to_owned();
@@ -268,6 +271,7 @@ fn sandboxed_commands(
     let ours = [&paths.config, &paths.data, &paths.state, &paths.runtime];
     let secrets = home.unwrap_or_default().into_iter().map(PathBuf::from);
     let cwd = context
+        .env
         .cwd
         .to_str()
         .ok_or_else(|| CliError::usage("the path of the working directory is not UTF-8"))?;

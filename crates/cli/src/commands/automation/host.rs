@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use minke_host::http::BearerToken;
 use minke_host::{HostError, HostInfo, HostOptions};
+use minke_launch::config_error;
 use minke_thread::JobCapacity;
 use serde_json::{Value, json};
 
@@ -16,8 +17,6 @@ use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 use crate::process::stdio::{AsyncStdin, AsyncStdout};
-use crate::session::session_factory;
-use crate::session::settings::config_error;
 
 /// Defaults: address to listen on, and seconds of idle time before it exits.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -70,7 +69,7 @@ pub(crate) async fn run(
         let info = minke_host::ensure_running(&home.paths).await?;
         return print_address(&info, host.print_address, output).map(|()| ExitKind::Success);
     }
-    let engine = session_factory::open_engine(context)?;
+    let engine = crate::engine_client::open_engine(context)?;
     if host.stdio {
         let by = minke_record::Actor::from_person("host");
         let cannot = |e| CliError::new(ExitKind::Failed, "could not serve stdin and stdout").with_reason(e);

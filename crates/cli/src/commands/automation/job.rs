@@ -149,7 +149,7 @@ pub(crate) async fn run(
 impl EngineClient<'_> {
     async fn start_job(&self, run: JobRunArgs) -> Result<ExitKind, CliError> {
         let wait = run.wait;
-        let cwd = crate::session::create::working_directory(run.cwd.as_deref(), self.context)?;
+        let cwd = minke_launch::working_directory(run.cwd.as_deref(), &self.context.env)?;
         let mandate = build_mandate(&run)?;
         let fields = json!({
             "mandate": mandate, "model": run.model, "cwd": cwd, "profile": run.profile, "name": run.name,

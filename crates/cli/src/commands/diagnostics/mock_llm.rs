@@ -77,8 +77,9 @@ pub(crate) async fn run(
     context: &CliContext,
     output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
-    let script =
-        minke_mock_llm::load_script(&mock.script, &context.cwd).map_err(CliError::usage)?.with_pod(mock.pod);
+    let script = minke_mock_llm::load_script(&mock.script, &context.env.cwd)
+        .map_err(CliError::usage)?
+        .with_pod(mock.pod);
     let mut log = RequestLog::open(&mock.requests, output)?;
     let options = MockOptions {
         port: mock.port,

@@ -3,6 +3,8 @@
 use clap::Args;
 use serde_json::json;
 
+use minke_launch::find_workspace;
+
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
@@ -13,7 +15,7 @@ pub(crate) struct PathsArgs {}
 
 pub(crate) fn run(_: &PathsArgs, context: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
     let paths = context.find_paths()?;
-    let workspace = CliContext::find_workspace(&context.cwd);
+    let workspace = find_workspace(&context.env.cwd);
     let rows = [
         ("config", paths.config.clone()),
         ("data", paths.data.clone()),

@@ -5,8 +5,8 @@ use std::os::fd::RawFd;
 use std::process::ExitCode;
 
 use clap::Args;
-use minke_client::take_inherited_fd;
 use minke_driver::PodArgs;
+use minke_launch::take_inherited_fd;
 use minke_record::SessionId;
 
 use crate::context::CliContext;

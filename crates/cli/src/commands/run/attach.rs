@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::io::BufRead;
 
 use clap::Args;
-use minke_client::{Connection, UserHome, find_session, reach_pod};
+use minke_client::{Connection, UserHome, find_session};
+use minke_launch::{ReferenceScope, reach_pod};
 use minke_protocol::{
     Event, EventPosition, Frame, Method, ReplyData, RequestId, Run, RunMode, Snapshot, Status, StatusReply,
     Subscribe,
@@ -18,7 +19,6 @@ use crate::context::{CliContext, client_info, new_ids};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
 use crate::render::transcript::{AsideTarget, Transcript};
-use crate::session::references::ReferenceScope;
 
 /// Lines of stdin that wait to be sent. A full channel makes a pipe wait.
 const MAX_STDIN_LINES: usize = 64;
@@ -47,13 +47,13 @@ pub(crate) async fn run(
     if !attach.plain && crate::tui_backend::is_tui_possible(context, output) {
         return crate::tui_backend::run(Some(session), context, output).await;
     }
-    crate::session::scope_conflict::release_session_scope(&home, session).await?;
+    crate::scope_conflict::release_session_scope(&home, session).await?;
     let mut lines = read_stdin_lines()?;
     let mut view = AttachedView {
         transcript: Transcript::new(*output, AsideTarget::Stdout),
         output,
         session,
-        references: ReferenceScope::for_session(session, &home, context)?,
+        references: ReferenceScope::for_session(session, &home, &context.env)?,
         position: None,
         activity: AttachedActivity::Running,
         unacknowledged: 0,

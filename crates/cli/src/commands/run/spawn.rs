@@ -79,14 +79,17 @@ fn tool_arguments(spawn: &SpawnArgs, context: &CliContext) -> Result<Value, CliE
     if task.trim().is_empty() {
         return Err(CliError::usage("the task of the child is empty").with_hint("--task \"what to do\""));
     }
-    let scope =
-        spawn.scope.iter().map(|word| parse_scope_rule(word, &context.cwd)).collect::<Result<Vec<_>, _>>()?;
+    let scope = spawn
+        .scope
+        .iter()
+        .map(|word| parse_scope_rule(word, &context.env.cwd))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut input = Map::new();
     input.insert("name".to_owned(), json!(spawn.name));
     input.insert("task".to_owned(), json!(task));
     input.insert("scope".to_owned(), Value::from(scope));
-    let cwd = spawn.cwd.as_ref().map(|cwd| canonical_path(cwd, &context.cwd)).transpose()?;
-    let budget = spawn.budget.as_deref().map(crate::render::budget::parse_budget).transpose()?;
+    let cwd = spawn.cwd.as_ref().map(|cwd| canonical_path(cwd, &context.env.cwd)).transpose()?;
+    let budget = spawn.budget.as_deref().map(minke_launch::parse_budget).transpose()?;
     let optional = [
         ("profile", spawn.profile.as_ref().map(|profile| json!(profile))),
         ("instruction", spawn.instruction.as_ref().map(|instruction| json!(instruction))),

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use clap::Args;
 use minke_client::UserHome;
 use minke_exec::clone;
+use minke_launch::clones_dir;
 use minke_record::SessionId;
-use minke_registry::{RuntimeDir, UserPaths};
+use minke_registry::RuntimeDir;
 use serde_json::{Value, json};
 
 use crate::context::CliContext;
@@ -27,11 +28,6 @@ pub(crate) struct GcArgs {
     /// Remove the listed clones instead of only listing them
     #[arg(long)]
     yes: bool,
-}
-
-/// Returns the directory of clones; each is named after its session's id.
-pub(crate) fn clones_dir(paths: &UserPaths) -> PathBuf {
-    paths.data.join("clones")
 }
 
 /// A clone and the state of its session.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use minke_client::find_session;
+use minke_launch::ReferenceScope;
 use minke_record::PodName;
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use crate::context::CliContext;
 use crate::engine_client::EngineClient;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::references::ReferenceScope;
 use crate::{
     commands::sessions::thread_export, commands::sessions::thread_import,
     commands::sessions::thread_print as shown,
@@ -316,7 +316,7 @@ impl EngineClient<'_> {
             "include_archived": list.all,
             "limit": list.limit,
             "cursor": list.cursor,
-            "cwd": list.here.then(|| self.context.cwd.clone()),
+            "cwd": list.here.then(|| self.context.env.cwd.clone()),
             "status": if list.archived { Some("archived") } else { list.status.as_deref() },
             "query": list.query,
         });
@@ -346,8 +346,10 @@ impl EngineClient<'_> {
     }
 
     async fn create_thread(&self, create: &ThreadCreateArgs) -> Result<ExitKind, CliError> {
-        let cwd =
-            create.cwd.as_ref().map_or_else(|| self.context.cwd.clone(), |cwd| self.context.cwd.join(cwd));
+        let cwd = create
+            .cwd
+            .as_ref()
+            .map_or_else(|| self.context.env.cwd.clone(), |cwd| self.context.env.cwd.join(cwd));
         let history = match &create.history {
             Some(path) => Some(self.read_history(path)?),
             None => None,
@@ -374,7 +376,7 @@ impl EngineClient<'_> {
         let text = if path.as_os_str() == "-" {
             read_stdin()?
         } else {
-            let path = self.context.cwd.join(path);
+            let path = self.context.env.cwd.join(path);
             std::fs::read_to_string(&path)
                 .map_err(|e| CliError::usage(format!("could not read {}", path.display())).with_reason(e))?
         };
@@ -386,7 +388,7 @@ impl EngineClient<'_> {
             "thread_id": self.resolve_thread(&fork.name)?,
             "at_seq": fork.at,
             "name": fork.new_name,
-            "cwd": fork.cwd.as_ref().map(|cwd| self.context.cwd.join(cwd)),
+            "cwd": fork.cwd.as_ref().map(|cwd| self.context.env.cwd.join(cwd)),
         });
         let answer = self.call_thread("fork", with_overrides(fields, &fork.otherwise)).await?;
         self.print_answer(&answer, |answer| {
@@ -403,7 +405,7 @@ impl EngineClient<'_> {
         let home = self.context.open_home()?;
         let input = match find_session(&home, &id) {
             Ok(found) if !message.literal => {
-                json!(ReferenceScope::for_session(found.session, &home, self.context)?.parse_text(&text))
+                json!(ReferenceScope::for_session(found.session, &home, &self.context.env)?.parse_text(&text))
             }
             // The engine reports an unknown thread.
             _ => json!(text),

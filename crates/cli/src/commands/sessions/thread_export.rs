@@ -59,7 +59,7 @@ pub(crate) async fn run(client: &EngineClient<'_>, export: &ThreadExportArgs) ->
     match &export.output {
         None => output.print_text(&text)?,
         Some(path) => {
-            let path = client.context.cwd.join(path);
+            let path = client.context.env.cwd.join(path);
             write_file(&path, &text, export.force)?;
             if output.json {
                 let omissions: Vec<Value> =
@@ -110,7 +110,7 @@ fn mask_conversation(
     client: &EngineClient<'_>,
 ) -> Result<u64, CliError> {
     let cover = build_key_redactor(ResolveContext::for_process(
-        &client.context.cwd,
+        &client.context.env.cwd,
         Some(client.context.find_paths()?.config),
     ));
     let mut count = 0;

@@ -70,7 +70,7 @@ pub(crate) async fn run(client: &EngineClient<'_>, import: &ThreadImportArgs) ->
     let path = match &import.file {
         Some(path) if !import.list => path,
         place => {
-            let place = place.as_ref().map(|place| client.context.cwd.join(place));
+            let place = place.as_ref().map(|place| client.context.env.cwd.join(place));
             return thread_import_list::list_session_files(place.as_deref(), client.output);
         }
     };
@@ -85,8 +85,10 @@ pub(crate) async fn run(client: &EngineClient<'_>, import: &ThreadImportArgs) ->
     let ImportedFile { format, mut conversation, omissions } = taken;
     let mut blobs = spill_texts(&mut conversation.items);
     blobs.extend(std::mem::take(&mut conversation.blobs).into_values().map(Blob::new));
-    let cwd =
-        import.cwd.as_ref().map_or_else(|| client.context.cwd.clone(), |cwd| client.context.cwd.join(cwd));
+    let cwd = import
+        .cwd
+        .as_ref()
+        .map_or_else(|| client.context.env.cwd.clone(), |cwd| client.context.env.cwd.join(cwd));
     let items = conversation.items.len();
     let new = NewThread {
         name: match &import.name {
@@ -133,7 +135,7 @@ pub(crate) fn describe_omissions(left: &[OmittedPart]) -> String {
 
 /// Reads a file as a blob with its hash.
 fn read_file(path: &Path, client: &EngineClient<'_>) -> Result<Blob, CliError> {
-    let path = if path.as_os_str() == "-" { path.to_owned() } else { client.context.cwd.join(path) };
+    let path = if path.as_os_str() == "-" { path.to_owned() } else { client.context.env.cwd.join(path) };
     let failed =
         |e: std::io::Error| CliError::usage(format!("could not read {}", path.display())).with_reason(e);
     let mut bytes = Vec::new();
@@ -243,7 +245,7 @@ fn name_from_title(about: &ConversationInfo, client: &EngineClient<'_>) -> Resul
 fn redact_and_check(taken: &mut ImportedFile, client: &EngineClient<'_>) -> Result<Vec<String>, CliError> {
     let ImportedFile { conversation, .. } = taken;
     let cover = build_key_redactor(ResolveContext::for_process(
-        &client.context.cwd,
+        &client.context.env.cwd,
         Some(client.context.find_paths()?.config),
     ));
     let unlooked = |e| {

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use minke_client::{Connection, LaunchedPod, ReachablePod, find_session, reach_pod};
+use minke_client::{Connection, find_session};
+use minke_launch::{LaunchedPod, ReachablePod, newest_session, reach_pod};
 use minke_protocol::{
     CallReply, Event, Method, Nothing, Shutdown, ShutdownMode, Subscribe, ToolResult, Undo as UndoMethod,
 };
@@ -17,7 +18,6 @@ use serde_json::json;
 use crate::context::{CliContext, client_info};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::offline::newest_session;
 
 /// Time limit for the start of the undo, including the start of a sleeping pod.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     let home = context.open_home()?;
     let session = match &undo.name {
         Some(name) => find_session(&home, name)?.session,
-        None => newest_session(&home, &context.cwd)?,
+        None => newest_session(&home, &context.env.cwd)?,
     };
     let ReachablePod { socket, launched, .. } = reach_pod(&home, session).await?;
     let mut connection = Connection::open(&socket, Subscribe::Full, None, client_info()).await?;

@@ -9,14 +9,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use minke_config::sources::{CONFIG_FILE, ConfigChange, DeclaredManifest, WORKSPACE_CONFIG};
+use minke_launch::{
+    NewPod, config_rows, declare_pod, find_workspace, unchanged_config_error, working_directory,
+};
 use minke_manifest::{ConfigRow, find_key, is_section_path, map_entry_key, unknown_key_message};
 use serde_json::{Value, json};
 
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::create::{NewPod, working_directory};
-use crate::session::settings::{config_error, declare_pod};
 
 /// Mark for a value that is not set.
 const UNSET_MARK: &str = "–";
@@ -90,7 +91,8 @@ pub(crate) fn run(
         ConfigCommand::Get(get) => run_get(&get, context, output),
         ConfigCommand::Set(set) => {
             let pair = set.words.join("=");
-            let changed = minke_config::sources::set_key(&context.find_paths()?.config, &pair, &context.cwd);
+            let changed =
+                minke_config::sources::set_key(&context.find_paths()?.config, &pair, &context.env.cwd);
             print_change(changed.map_err(|e| unchanged_config_error(&e))?, output)
         }
         ConfigCommand::Unset { key } => {
@@ -106,31 +108,9 @@ pub(crate) fn run(
     }
 }
 
-fn unchanged_config_error(error: &minke_config::sources::SourcesError) -> CliError {
-    config_error(error).with_reason("your config.toml is unchanged")
-}
-
-/// Returns every key with its value and origin, as JSON.
-pub(crate) fn values_json(cwd: Option<&std::path::Path>, context: &CliContext) -> Result<Value, CliError> {
-    let cwd = working_directory(cwd, context)?;
-    let declared = declare_pod(&NewPod::default(), &cwd, context)?;
-    Ok(rows_json(&declared, &declared.resolved.rows()))
-}
-
-/// Changes the user's config.toml. Returns the path, key and new value.
-pub(crate) fn change_value(key: &str, value: Option<&Value>, around: &CliContext) -> Result<Value, CliError> {
-    let config = around.find_paths()?.config;
-    let changed = match value {
-        Some(value) => minke_config::sources::set_key(&config, &format!("{key}={value}"), &around.cwd),
-        None => minke_config::sources::unset_key(&config, key),
-    };
-    let changed = changed.map_err(|e| unchanged_config_error(&e))?;
-    Ok(json!({ "path": changed.path.display().to_string(), "key": changed.key, "value": changed.value }))
-}
-
 fn declare_for_query(from: &ConfigQueryArgs, context: &CliContext) -> Result<DeclaredManifest, CliError> {
-    let cwd = working_directory(from.cwd.as_deref(), context)?;
-    declare_pod(&NewPod { set: from.set.clone(), ..NewPod::default() }, &cwd, context)
+    let cwd = working_directory(from.cwd.as_deref(), &context.env)?;
+    Ok(declare_pod(&NewPod { set: from.set.clone(), ..NewPod::default() }, &cwd, &context.env)?)
 }
 
 fn run_get(get: &ConfigGetArgs, around: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
@@ -166,7 +146,7 @@ fn print_rows(
 ) -> Result<ExitKind, CliError> {
     let alerts: Vec<String> = declared.alerts.iter().map(ToString::to_string).collect();
     if screen.json {
-        screen.print_json(&rows_json(declared, &rows))?;
+        screen.print_json(&config_rows(declared, &rows))?;
         return Ok(ExitKind::Success);
     }
     let text = |row: &ConfigRow| match &row.value {
@@ -184,12 +164,6 @@ fn print_rows(
     }
     alerts.iter().for_each(|alert| screen.print_warning(alert));
     Ok(ExitKind::Success)
-}
-
-fn rows_json(declared: &DeclaredManifest, rows: &[ConfigRow]) -> Value {
-    let value = |row: &ConfigRow| json!({ "key": row.path, "value": row.value, "origin": row.origin });
-    let alerts: Vec<String> = declared.alerts.iter().map(ToString::to_string).collect();
-    json!({ "values": rows.iter().map(value).collect::<Vec<Value>>(), "alerts": alerts })
 }
 
 /// Rightmost column at which origins start.
@@ -213,7 +187,7 @@ fn print_change(changed: ConfigChange, output: &CliOutput) -> Result<ExitKind, C
 }
 
 fn config_files(context: &CliContext) -> Result<[(&'static str, PathBuf); 2], CliError> {
-    let workspace = CliContext::find_workspace(&context.cwd);
+    let workspace = find_workspace(&context.env.cwd);
     Ok([
         ("user", context.find_paths()?.config.join(CONFIG_FILE)),
         ("workspace", workspace.join(WORKSPACE_CONFIG)),
@@ -240,7 +214,7 @@ fn run_path(around: &CliContext, output: &CliOutput) -> Result<ExitKind, CliErro
 }
 
 fn run_check(context: &CliContext, screen: &CliOutput) -> Result<ExitKind, CliError> {
-    let declared = declare_pod(&NewPod::default(), &context.cwd, context)?;
+    let declared = declare_pod(&NewPod::default(), &context.env.cwd, &context.env)?;
     let alerts: Vec<String> = declared.alerts.iter().map(ToString::to_string).collect();
     if screen.json {
         screen.print_json(&json!({ "ok": true, "alerts": alerts }))?;

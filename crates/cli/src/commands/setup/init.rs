@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
+use minke_launch::find_workspace;
+
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
@@ -95,13 +97,13 @@ enum FileOutcome {
 }
 
 pub(crate) fn run(init: &InitArgs, context: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
-    let dir = init.dir.as_ref().map_or_else(|| context.cwd.clone(), |dir| context.cwd.join(dir));
+    let dir = init.dir.as_ref().map_or_else(|| context.env.cwd.clone(), |dir| context.env.cwd.join(dir));
     let dir = dir.canonicalize().map_err(|e| {
         CliError::usage(format!("could not write starters in {}", dir.display()))
             .with_reason(e)
             .with_hint("give an existing directory")
     })?;
-    let workspace = CliContext::find_workspace(&dir);
+    let workspace = find_workspace(&dir);
     let profile = minke_config::sources::STARTER.replace(NAME_PLACEHOLDER, PROFILE);
     let starters: [(&str, &str); 5] = [
         (".minke/config.toml", STARTER_CONFIG),

@@ -47,8 +47,10 @@ impl LoginContext {
 pub(crate) fn run(login: &LoginArgs, context: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
     let paths = context.find_paths()?;
     let store = KeyStore::in_config_dir(&paths.config);
-    let sources =
-        LoginContext { resolve_env: ResolveContext::for_process(&context.cwd, Some(paths.config)), store };
+    let sources = LoginContext {
+        resolve_env: ResolveContext::for_process(&context.env.cwd, Some(paths.config)),
+        store,
+    };
     match &login.provider {
         None => list_keys(&sources, output),
         Some(provider) if login.remove => remove_key(&sources, provider, output),

@@ -32,7 +32,8 @@ pub(crate) fn run(
     context: &CliContext,
     output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
-    let resolve_env = ResolveContext::for_process(context.cwd.clone(), Some(context.find_paths()?.config));
+    let resolve_env =
+        ResolveContext::for_process(context.env.cwd.clone(), Some(context.find_paths()?.config));
     match &models.show {
         None => list_models(&resolve_env, output),
         Some(ModelsCommand::Show { reference }) => show_model(reference, &resolve_env, output),

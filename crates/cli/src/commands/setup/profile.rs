@@ -6,14 +6,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use minke_config::sources::{Profile as Chosen, ProfileRegistry, ProfilesError, PromptDirs};
-use minke_config::trust::TrustStore;
+use minke_launch::{find_workspace, is_trusted, load_profiles, profile_error};
 use minke_manifest::{ConfigLayer, LayerKind, ResolvedManifest, resolve_layers};
 use serde_json::{Value, json};
 
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::settings::is_trusted;
 
 /// Directory of a workspace with its registry.
 const WORKSPACE_DIR: &str = ".minke";
@@ -63,26 +62,8 @@ pub(crate) fn run(
     }
 }
 
-/// Returns the registries that apply in a workspace.
-pub(crate) fn load_registry(
-    workspace: &std::path::Path,
-    around: &CliContext,
-) -> Result<ProfileRegistry, CliError> {
-    let paths = around.find_paths()?;
-    let found = minke_config::trust::scan_workspace(workspace);
-    // A workspace whose trust cannot be read is not trusted.
-    let standing = TrustStore::in_data_dir(&paths.data).trust_status(&found);
-    let trusted = standing.is_ok_and(|standing| standing.is_trusted());
-    Ok(ProfileRegistry::load_registries(&paths.config, trusted.then_some(&found)))
-}
-
 fn local_registry(context: &CliContext) -> Result<ProfileRegistry, CliError> {
-    load_registry(&CliContext::find_workspace(&context.cwd), context)
-}
-
-/// Returns the error for an unusable profile.
-pub(crate) fn profile_error(error: &ProfilesError) -> CliError {
-    CliError::usage(error).with_code("invalid_profile").with_hint(error.hint())
+    Ok(load_profiles(&find_workspace(&context.env.cwd), &context.env)?)
 }
 
 fn list_profiles(around: &CliContext, output: &CliOutput) -> Result<ExitKind, CliError> {
@@ -157,7 +138,7 @@ fn evaluate_profile(
     selector: Option<&str>,
     context: &CliContext,
 ) -> Result<(Chosen, ResolvedManifest), ProfilesError> {
-    let chosen = registry.select_profile(selector, &context.cwd)?;
+    let chosen = registry.select_profile(selector, &context.env.cwd)?;
     let layers: [ConfigLayer; 1] = [chosen.layer.clone()];
     let resolved = resolve_layers(&layers)?;
     Ok((chosen, resolved))
@@ -171,7 +152,7 @@ fn check_profiles(
     let registry = local_registry(around)?;
     let all = || registry.profile_names().map(ToString::to_string).collect();
     let selectors: Vec<String> = if selectors.is_empty() { all() } else { selectors.to_vec() };
-    let (workspace, paths) = (CliContext::find_workspace(&around.cwd), around.find_paths()?);
+    let (workspace, paths) = (find_workspace(&around.env.cwd), around.find_paths()?);
     let trusted = is_trusted(&workspace, &paths.data);
     let shelves = PromptDirs { config: &paths.config, workspace: &workspace, trusted, pack: None };
     let mut rows = Vec::new();
@@ -209,7 +190,7 @@ fn create_profile(
     output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
     let config_dir: PathBuf = if new.project {
-        CliContext::find_workspace(&context.cwd).join(WORKSPACE_DIR)
+        find_workspace(&context.env.cwd).join(WORKSPACE_DIR)
     } else {
         context.find_paths()?.config
     };

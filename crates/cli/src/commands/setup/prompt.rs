@@ -1,7 +1,7 @@
 //! `minke prompt`: shows the system prompt of a pod.
 //!
 //! Here: the output, also raw and as JSON, with the sizes of its parts. Elsewhere: building the prompt
-//! (`driver::system_prompt`, `prompts`), the manifest (`create`).
+//! (`driver::system_prompt`, `prompts`), the manifest (`launch`).
 //! Invariant: the prompt shown equals the prompt of a pod (`what_is_shown_is_what_the_model_is_told`).
 
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use minke_launch::{NewPod, WorkLocation, preview_session};
+
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::create::{NewPod, preview_session};
-use crate::session::scope_conflict::WorkLocation;
 
 /// Estimated bytes per token.
 const BYTES_PER_TOKEN: usize = 4;
@@ -75,7 +75,7 @@ fn run_show(show: PromptShowArgs, around: &CliContext, screen: &CliOutput) -> Re
         ..NewPod::default()
     };
     let home = around.open_home()?;
-    let (state, name) = preview_session(&new, around, &home)?;
+    let (state, name) = preview_session(&new, &around.env, &home)?;
     let system_prompt = minke_driver::system_prompt_for(&state, &name, &home.paths).map_err(|e| {
         CliError::usage(e).with_code("invalid_config").with_hint("docs/guide/prompts.md describes assets")
     })?;

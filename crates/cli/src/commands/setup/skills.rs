@@ -5,14 +5,13 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use minke_launch::{NewPod, ReferenceScope, declare_pod, find_workspace};
 use minke_references::{ReferenceLibrary, Skill};
 use serde_json::{Value, json};
 
 use crate::context::CliContext;
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::create::NewPod;
-use crate::session::references::ReferenceScope;
 
 /// List, show and check skills and workflows
 #[derive(Debug, Subcommand)]
@@ -54,8 +53,8 @@ pub(crate) fn run(
 
 /// Returns the reference scope of a pod that starts here.
 pub(crate) fn local_references(around: &CliContext) -> Result<ReferenceScope, CliError> {
-    let manifest = crate::session::settings::declare_pod(&NewPod::default(), &around.cwd, around)?.manifest;
-    ReferenceScope::new(&around.cwd, &CliContext::find_workspace(&around.cwd), &manifest, around)
+    let manifest = declare_pod(&NewPod::default(), &around.env.cwd, &around.env)?.manifest;
+    Ok(ReferenceScope::new(&around.env.cwd, &find_workspace(&around.env.cwd), &manifest, &around.env)?)
 }
 
 fn list_skills(shelf: &ReferenceLibrary, output: &CliOutput) -> Result<ExitKind, CliError> {
@@ -167,7 +166,7 @@ fn check_skill_dirs(
 ) -> Result<ExitKind, CliError> {
     let mut results = Vec::new();
     for dir in dirs {
-        let checked = minke_references::check_skill(&context.cwd.join(dir));
+        let checked = minke_references::check_skill(&context.env.cwd.join(dir));
         let why = checked.err();
         if !output.json {
             match &why {

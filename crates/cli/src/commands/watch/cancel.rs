@@ -1,7 +1,8 @@
 //! `minke cancel`: cancels a run. Without a live pod, it cancels the run by an offline edit.
 
 use clap::Args;
-use minke_client::{Delivery, deliver_method, find_session, write_offline_edit};
+use minke_client::find_session;
+use minke_launch::{Delivery, deliver_method, reject_secrets, write_offline_edit};
 use minke_pod::OfflineEdit;
 use minke_protocol::Method;
 use minke_record::Actor;
@@ -12,7 +13,6 @@ use crate::commands::watch::run_control::{RunControlArgs, print_result, report_d
 use crate::context::{CliContext, client_info};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::secret_check::reject_secrets;
 
 /// Cancel the run of a pod, also a paused one
 #[derive(Debug, Args)]
@@ -30,12 +30,12 @@ pub(crate) async fn run(
     let found = find_session(&home, &args.control.name)?;
     if found.live.is_none() {
         let reason = args.control.detail.clone().unwrap_or_else(|| "cancelled".to_owned());
-        reject_secrets(&[&reason], Vec::new(), context)?;
-        let abandon = minke_host::edit_step(OfflineEdit::Abandon { reason }, Actor::from_person("cli"));
+        reject_secrets(&[&reason], Vec::new(), &context.env)?;
+        let abandon = minke_launch::edit_step(OfflineEdit::Abandon { reason }, Actor::from_person("cli"));
         match write_offline_edit(&home, found.session, &*abandon) {
             Ok(()) => return print_result(output, "cancelled", &args.control.name, json!({})),
             // A pod has started meanwhile; it gets the request.
-            Err(minke_client::DeliverError::Store(StoreError::Held { .. })) => {}
+            Err(minke_launch::DeliverError::Store(StoreError::Held { .. })) => {}
             Err(other) => return Err(other.into()),
         }
     }

@@ -1,7 +1,8 @@
 //! `minke pause`: pauses the run of a live pod.
 
 use clap::Args;
-use minke_client::{Delivery, deliver_method, find_session};
+use minke_client::find_session;
+use minke_launch::{Delivery, deliver_method};
 use minke_protocol::Method;
 
 use crate::commands::watch::run_control::{RunControlArgs, report_delivered};

@@ -1,7 +1,8 @@
 //! `minke resume`: resumes a run, and starts the pod if it sleeps.
 
 use clap::Args;
-use minke_client::{Delivery, deliver_method, find_session};
+use minke_client::find_session;
+use minke_launch::{Delivery, deliver_method};
 use minke_protocol::Method;
 
 use crate::commands::watch::run_control::{RunControlArgs, report_delivered};
@@ -23,7 +24,7 @@ pub(crate) async fn run(
 ) -> Result<ExitKind, CliError> {
     let home = context.open_home()?;
     let session = find_session(&home, &args.control.name)?.session;
-    crate::session::scope_conflict::release_session_scope(&home, session).await?;
+    crate::scope_conflict::release_session_scope(&home, session).await?;
     let method = Method::Resume(args.control.to_detail());
     let delivery = Delivery { session, method, client: client_info(), offline_step: None };
     report_delivered(output, "resumed", deliver_method(&home, delivery).await?)

@@ -1,7 +1,7 @@
 //! Arguments and output of `minke pause`, `resume` and `cancel`.
 
 use clap::Args;
-use minke_client::DeliveryOutcome;
+use minke_launch::DeliveryOutcome;
 use minke_protocol::Detail;
 use serde_json::{Value, json};
 

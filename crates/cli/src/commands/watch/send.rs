@@ -1,7 +1,8 @@
 //! `minke send`: sends a message to a pod. Wakes its session if it sleeps.
 
 use clap::{Args, ValueEnum};
-use minke_client::{Delivery, DeliveryOutcome, deliver_method, find_session};
+use minke_client::find_session;
+use minke_launch::{Delivery, DeliveryOutcome, ReferenceScope, deliver_method, queue_step, reject_secrets};
 use minke_protocol::{Method, Run, RunMode};
 use minke_record::limits::TEXT_BYTES;
 use minke_record::{Actor, InputSegment, Text};
@@ -11,10 +12,7 @@ use crate::commands::run::exec::read_stdin;
 use crate::context::{CliContext, client_info, new_ids};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::offline::queue_step;
-use crate::session::references::ReferenceScope;
-use crate::session::scope_conflict::release_session_scope;
-use crate::session::secret_check::reject_secrets;
+use crate::scope_conflict::release_session_scope;
 
 /// Send a message to a pod; starts the pod if it sleeps
 #[derive(Debug, Args)]
@@ -63,7 +61,7 @@ pub(crate) async fn run(
     if text.trim().is_empty() {
         return Err(CliError::usage("the message is empty").with_hint("`minke send NAME \"text\"`"));
     }
-    reject_secrets(&[&text], Vec::new(), context)?;
+    reject_secrets(&[&text], Vec::new(), &context.env)?;
     let home = context.open_home()?;
     let session = find_session(&home, &send.name)?.session;
     release_session_scope(&home, session).await?;
@@ -75,7 +73,7 @@ pub(crate) async fn run(
     } else if send.literal {
         vec![InputSegment::from_text(text)]
     } else {
-        ReferenceScope::for_session(session, &home, context)?.parse_text(&text)
+        ReferenceScope::for_session(session, &home, &context.env)?.parse_text(&text)
     };
     let mode = match send.mode {
         SendModeArg::Queue => RunMode::Queue,

@@ -46,7 +46,7 @@ pub(crate) fn run(
     output: &CliOutput,
 ) -> Result<ExitKind, CliError> {
     let loaded = load_rules(context, output)?;
-    let action = build_action(&check, &context.cwd)?;
+    let action = build_action(&check, &context.env.cwd)?;
     let PolicyCheckResult { posture, verdict, always } = evaluate_call(&check, &action, &loaded, context)?;
     if output.json {
         output.print_json(&json!({
@@ -92,7 +92,7 @@ fn evaluate_call(
     around: &CliContext,
 ) -> Result<PolicyCheckResult, CliError> {
     let backend = check.sandbox.map_or_else(|| local_backend(around), Ok)?;
-    let cwd = around.cwd.to_string_lossy();
+    let cwd = around.env.cwd.to_string_lossy();
     let (scope, own) = (Scope::writable(cwd.as_ref()), Scope::writable("/tmp"));
     let posture = check.posture.unwrap_or_else(|| default_posture(backend));
     let by = PolicyContext {
@@ -114,7 +114,7 @@ pub(super) fn check_line(
 ) -> Result<Vec<String>, CliError> {
     let line = Some(line.to_owned());
     let check = PolicyCheckArgs { line, posture, sandbox: None, tool: None, path: None, host: None };
-    let action = build_action(&check, &context.cwd)?;
+    let action = build_action(&check, &context.env.cwd)?;
     Ok(result_lines(&evaluate_call(&check, &action, loaded, context)?, &action))
 }
 

@@ -9,6 +9,7 @@ mod simulate;
 
 use clap::{Args, Subcommand};
 use minke_driver::{LoadedRules, RuleFiles, RulesError};
+use minke_launch::find_workspace;
 use minke_manifest::PermissionsSection;
 use minke_policy::{PolicyRule, Posture, default_posture};
 use serde_json::json;
@@ -83,7 +84,7 @@ pub(crate) fn describe_policy(
 
 /// Returns the rule files that apply in the working directory.
 fn rule_files(context: &CliContext) -> Result<RuleFiles, CliError> {
-    Ok(RuleFiles::new(&context.find_paths()?, &CliContext::find_workspace(&context.cwd)))
+    Ok(RuleFiles::new(&context.find_paths()?, &find_workspace(&context.env.cwd)))
 }
 
 /// Loads the rules that apply in the working directory. Warns about invalid ones.

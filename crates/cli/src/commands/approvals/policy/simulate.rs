@@ -89,7 +89,7 @@ fn read_rules(
     simulate: &PolicySimulateArgs,
     context: &CliContext,
 ) -> Result<(RuleSet, Vec<String>), CliError> {
-    let path = context.cwd.join(&simulate.file);
+    let path = context.env.cwd.join(&simulate.file);
     let shown = path.display().to_string();
     let cannot = |why: &dyn std::fmt::Display| {
         CliError::usage(format!("could not use {shown}"))

@@ -42,7 +42,7 @@ pub(super) fn inspect_directories(paths: &UserPaths, context: &CliContext) -> In
     let mut inspection = Inspection { findings: Vec::new(), value: Value::Array(Vec::new()) };
     let mut rows = Vec::new();
     for directory in directories {
-        let (status, finding) = directory.inspect_directory(context.user_env.uid);
+        let (status, finding) = directory.inspect_directory(context.env.user_env.uid);
         rows.push(json!({
             "name": directory.name,
             "path": directory.path.display().to_string(),

@@ -1,5 +1,6 @@
 //! The model of new pods, and the available keys. Looks up keys as a pod does, and never shows one.
 
+use minke_launch::{MODEL_VARIABLE, default_model};
 use minke_llm::{ResolveContext, key_providers};
 use minke_registry::UserPaths;
 use minke_secrets::{KeyStore, find_secret};
@@ -7,19 +8,19 @@ use serde_json::{Value, json};
 
 use super::{Finding, Inspection};
 use crate::context::CliContext;
-use crate::session::create::{MODEL_VARIABLE, default_model};
+use crate::error::CliError;
 
 /// Returns the checks of the model and of the providers.
 pub(super) fn inspect_models(paths: &UserPaths, context: &CliContext) -> (Inspection, Inspection) {
-    let resolve_env = ResolveContext::for_process(&context.cwd, Some(paths.config.clone()));
+    let resolve_env = ResolveContext::for_process(&context.env.cwd, Some(paths.config.clone()));
     (inspect_model(&resolve_env, context), inspect_providers(&resolve_env, paths))
 }
 
 fn inspect_model(there: &ResolveContext, around: &CliContext) -> Inspection {
-    let declared = match default_model(around) {
+    let declared = match default_model(&around.env) {
         Ok(declared) => declared,
         Err(failure) => {
-            let why = failure.single_line();
+            let why = CliError::from(failure).single_line();
             let hint = "`minke config` shows the configuration and its files";
             let finding = Finding::problem("model", format!("could not read the configuration: {why}"), hint);
             return Inspection { findings: vec![finding], value: json!({ "problem": why }) };
@@ -36,7 +37,7 @@ fn inspect_model(there: &ResolveContext, around: &CliContext) -> Inspection {
         );
         return Inspection { findings: vec![finding], value: Value::Null };
     };
-    let resolved = minke_llm::canonical_reference(&reference, &around.cwd)
+    let resolved = minke_llm::canonical_reference(&reference, &around.env.cwd)
         .and_then(|reference| Ok((minke_llm::resolve_model(&reference.as_str().into(), there)?, reference)));
     let (finding, value) = match resolved {
         Err(e) => (

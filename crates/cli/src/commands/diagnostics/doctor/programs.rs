@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use minke_launch::find_workspace;
 use minke_programs::ProgramLookup;
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use crate::context::CliContext;
 pub(super) fn inspect_programs(context: &CliContext) -> Inspection {
     let bash = find_program("bash", context);
     let sh = Some(PathBuf::from("/bin/sh"))
-        .filter(|sh| ProgramLookup::with_path(None, [&context.cwd]).find_program(sh).is_ok());
+        .filter(|sh| ProgramLookup::with_path(None, [&context.env.cwd]).find_program(sh).is_ok());
     let git = find_program("git", context);
     let rg = find_program("rg", context);
     let mut findings = vec![
@@ -44,7 +45,7 @@ pub(super) fn inspect_programs(context: &CliContext) -> Inspection {
         },
     ];
     if let Some(unused) =
-        minke_config::trust::scan_workspace(&CliContext::find_workspace(&context.cwd)).unused_notice()
+        minke_config::trust::scan_workspace(&find_workspace(&context.env.cwd)).unused_notice()
     {
         findings.push(Finding::note(
             "mcp",
@@ -60,6 +61,6 @@ pub(super) fn inspect_programs(context: &CliContext) -> Inspection {
 
 /// Finds a program in `PATH` as pods do: never in a workspace.
 fn find_program(name: &str, context: &CliContext) -> Option<PathBuf> {
-    let path = context.user_env.env.get(std::ffi::OsStr::new("PATH")).map(std::ffi::OsString::as_os_str);
-    ProgramLookup::with_path(path, [CliContext::find_workspace(&context.cwd)]).find_program(name).ok()
+    let path = context.env.user_env.env.get(std::ffi::OsStr::new("PATH")).map(std::ffi::OsString::as_os_str);
+    ProgramLookup::with_path(path, [find_workspace(&context.env.cwd)]).find_program(name).ok()
 }

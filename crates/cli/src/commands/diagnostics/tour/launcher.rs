@@ -96,7 +96,7 @@ async fn watch_in_tui(
     command.stdout(file.try_clone().map_err(failed)?).stderr(file.try_clone().map_err(failed)?);
     let mut child = command.spawn().map_err(failed)?;
     let mut inside = context.clone();
-    inside.user_env.env.insert("MINKE_HOME".into(), dir.join("home").into());
+    inside.env.user_env.env.insert("MINKE_HOME".into(), dir.join("home").into());
     let watched = match wait_for_first_pod(&inside, &mut child).await {
         Ok(Some(session)) => crate::tui_backend::watch_session(session, &inside, output).await.map(|_| ()),
         Ok(None) => Ok(()),
@@ -230,7 +230,7 @@ fn inner_command(tour: &TourArgs, dir: &Path, output: &CliOutput) -> Result<Comm
 
 /// Kills every live pod of the tour and removes the directory.
 pub(super) fn clean_up(dir: &Path, context: &CliContext, keep: bool) -> Result<(), CliError> {
-    let mut user = context.user_env.clone();
+    let mut user = context.env.user_env.clone();
     user.env.insert("MINKE_HOME".into(), dir.join("home").into());
     let paths = UserPaths::from_env(&user)?;
     if paths.runtime.is_dir() {

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use minke_client::{Connection, LaunchedPod, PodLifetime, UserHome, launch_pod};
+use minke_client::{Connection, UserHome};
 use minke_exec::probe::cached_backend_in;
 use minke_exec::sandbox::HelperBinary;
+use minke_launch::{LaunchedPod, NewPod, PodLifetime, create_session, launch_pod};
 use minke_protocol::{Method, Nothing, Run, RunMode, Shutdown, ShutdownMode, Subscribe};
 use minke_record::{
     CallId, ChildEnd, Entry, InputSegment, Item, Kind, PodName, RunId, Scope, SessionId, ToolResult,
@@ -24,7 +25,6 @@ use super::workspace::{LONG_TEST_FILE, TARGET_FILE, TourWorkspace};
 use super::{kernel, logs, report};
 use crate::context::{CliContext, client_info, new_ids};
 use crate::error::{CliError, ExitKind};
-use crate::session::create::{NewPod, create_session};
 
 /// The user's answer to the first pod.
 const USER_ANSWER: &str = "Yes, and run all tests once more.";
@@ -195,7 +195,7 @@ async fn start_first_pod(
         literal: true,
         ..NewPod::default()
     };
-    let (session, lease) = create_session(new, context, home)?;
+    let (session, lease) = create_session(new, &context.env, home)?;
     Ok((session, launch_pod(&home.paths, session, lease, PodLifetime::Detached).await?))
 }
 

@@ -1,7 +1,7 @@
 //! `minke exec`: one headless run; its pod stops at the end.
 //!
 //! Here: the arguments, the start of the run, and the exit code for its result. Elsewhere: creating the
-//! session (`create`), watching the run (`watch`), printing it (`json`, `transcript`).
+//! session (`launch`), watching the run (`watch`), printing it (`json`, `transcript`).
 
 pub(crate) mod json;
 mod watch;
@@ -11,7 +11,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use minke_client::{Connection, LaunchedPod, PodLifetime, UserHome, launch_pod};
+use minke_client::{Connection, UserHome};
+use minke_launch::{
+    BroadRootPolicy, LaunchedPod, NewPod, PodLifetime, ReferenceScope, WorkLocation, create_session,
+    launch_pod, newest_session, queue_step, reject_secrets, working_directory,
+};
 use minke_pod::OfflineEdit;
 use minke_protocol::{Detail, Method, Shutdown, ShutdownMode, Subscribe};
 use minke_record::{Actor, ErrorCode, InputSegment, Kind, Position, RunResult, Scope, SessionId, Text};
@@ -20,11 +24,7 @@ use minke_registry::RuntimeDir;
 use crate::context::{CliContext, client_info, new_ids};
 use crate::error::{CliError, ExitKind};
 use crate::output::CliOutput;
-use crate::session::create::{BroadRootPolicy, NewPod, create_session, working_directory};
-use crate::session::offline::{newest_session, queue_step};
-use crate::session::references::ReferenceScope;
-use crate::session::scope_conflict::{self, ConflictChoice, ScopeConflict, WorkLocation};
-use crate::session::secret_check::reject_secrets;
+use crate::scope_conflict::{self, ConflictChoice, ScopeConflict};
 
 use watch::{RunEnding, RunStats, RunWatch, WatchTarget};
 
@@ -190,7 +190,7 @@ async fn choose_location(
         (false, true) => return Ok(Ok(WorkLocation::ReadOnly)),
         (false, false) => {}
     }
-    let cwd = working_directory(exec.cwd.as_deref(), context)?;
+    let cwd = working_directory(exec.cwd.as_deref(), &context.env)?;
     let wanted = Scope::writable(cwd.to_string_lossy());
     match scope_conflict::release_scope(home, &wanted, None).await? {
         None => Ok(Ok(WorkLocation::InPlace)),
@@ -252,7 +252,7 @@ async fn start_new(
         literal: exec.literal,
         ..NewPod::default()
     };
-    let (session, lease) = create_session(new, around, home)?;
+    let (session, lease) = create_session(new, &around.env, home)?;
     let launched = launch_pod(&home.paths, session, lease, PodLifetime::BoundToLauncher).await?;
     Ok(StartedRun { session, launched, since: None, target: WatchTarget::Input { op_id } })
 }
@@ -266,7 +266,7 @@ async fn resume_session(
 ) -> Result<StartedRun, CliError> {
     let session = match &exec.resume {
         Some(word) => minke_client::find_session(home, word)?.session,
-        None => newest_session(home, &context.cwd)?,
+        None => newest_session(home, &context.env.cwd)?,
     };
     scope_conflict::release_session_scope(home, session).await?;
     if let Some(model) = &exec.model {
@@ -279,15 +279,15 @@ async fn resume_session(
         return Ok(StartedRun { session, launched, since: before, target: WatchTarget::Resumed });
     };
     let op_id = new_ids().next_uuid().to_string();
-    reject_secrets(&[&prompt], Vec::new(), context)?;
+    reject_secrets(&[&prompt], Vec::new(), &context.env)?;
     let segments = if exec.literal {
         vec![InputSegment::from_text(prompt)]
     } else {
-        ReferenceScope::for_session(session, home, context)?.parse_text(&prompt)
+        ReferenceScope::for_session(session, home, &context.env)?.parse_text(&prompt)
     };
     let step = queue_step(segments, Some(op_id.clone()), Actor::from_person("exec"));
     let (launched, since) =
-        minke_client::wake_session(home, session, &*step, PodLifetime::BoundToLauncher).await?;
+        minke_launch::wake_session(home, session, &*step, PodLifetime::BoundToLauncher).await?;
     Ok(StartedRun { session, launched, since, target: WatchTarget::Input { op_id } })
 }
 
@@ -302,13 +302,13 @@ fn change_session_model(
     let page = reader.read_page(0, 1, usize::MAX)?;
     let cwd = match page.entries.first().map(|sealed| &sealed.entry.kind) {
         Some(Kind::SessionStart(start)) => PathBuf::from(&start.cwd),
-        _ => context.cwd.clone(),
+        _ => context.env.cwd.clone(),
     };
-    let change = OfflineEdit::Model(crate::session::create::canonical_model(model, &cwd, context)?);
-    minke_client::write_offline_edit(
+    let change = OfflineEdit::Model(minke_launch::canonical_model(model, &cwd, &context.env)?);
+    minke_launch::write_offline_edit(
         home,
         session,
-        &*minke_host::edit_step(change, Actor::from_person("exec")),
+        &*minke_launch::edit_step(change, Actor::from_person("exec")),
     )?;
     Ok(())
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(
     let session = resolve_session(&home, export.session.as_deref())?;
     let target = match &export.output {
         None => ExportTarget::Stdout(output),
-        Some(path) => ExportTarget::create_file(context.cwd.join(path))?,
+        Some(path) => ExportTarget::create_file(context.env.cwd.join(path))?,
     };
     let suspects = write_export(&home, session, export.format, target)?;
     suspects.warning().iter().for_each(|words| output.print_warning(words));

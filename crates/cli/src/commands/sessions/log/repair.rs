@@ -35,7 +35,7 @@ pub(crate) fn run(
         return report_readable(&home, id, output);
     };
     if let Some(to) = &repair.salvage {
-        salvage_entries(&store, id, &context.cwd.join(to))?;
+        salvage_entries(&store, id, &context.env.cwd.join(to))?;
     }
     if output.json {
         let saved = repair.salvage.as_ref().map(|path| path.display().to_string());

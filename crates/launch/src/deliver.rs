@@ -2,57 +2,33 @@
 //!
 //! Uses the pod's socket if there is one. Otherwise, if the session lease is free, writes the input as an
 //! offline edit and starts a pod with that lease, so that no input depends on a process that may die. While
-//! the pod is starting or stopping, retries. Elsewhere: the entries of an offline edit (created by a core
-//! crate; the caller passes the function).
+//! the pod is starting or stopping, retries. Elsewhere: writing an offline edit (`offline`).
 //! Invariant: a method with an `op_id` takes effect once, however often it is delivered
 //! (`a_message_to_a_sleeping_session_is_run_once`).
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use minke_client::{Connection, ConnectionError, UserHome, find_ancestors};
+use minke_pod::OfflineEdit;
 use minke_protocol::{
     Activity, ClientInfo, Method, Refusal, RestorePod, RestorePodReply, StatusReply, Subscribe,
 };
-use minke_record::{
-    Alert, AlertLevel, AlertSource, Blob, Draft, Durability, ErrorCode, Kind, Millis, PodName, Position,
-    SessionId, SessionStart,
-};
-use minke_registry::{RegistryError, RuntimeDir, ScopeRow, UserPaths};
-use minke_session::{
-    AppendError, LogDamage, OpenSession, SealedEntry, SessionStore, StoreError, SyncError, Writer,
-};
+use minke_record::{Actor, ErrorCode, Kind, PodName, Position, SessionId, SessionStart};
+use minke_registry::{RegistryError, RuntimeDir, ScopeRow};
+use minke_session::{AppendError, LogDamage, StoreError, SyncError};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::ancestors::find_ancestors;
-use crate::connection::{Connection, ConnectionError};
-use crate::launch::{LaunchError, LaunchedPod, PodLifetime, launch_pod};
+use crate::offline::{OfflineStep, append_offline_edit, edit_step, write_offline_edit};
+use crate::process::{LaunchError, LaunchedPod, PodLifetime, launch_pod};
 
 /// How long to wait for a pod that is starting or stopping.
 const DELIVER_WAIT: Duration = Duration::from_secs(10);
 /// The polling interval meanwhile.
 const DELIVER_RETRY: Duration = Duration::from_millis(20);
 /// How long a live pod may take to answer: its reply waits for the disk.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The user's pods and sessions.
-#[derive(Clone)]
-pub struct UserHome {
-    pub paths: UserPaths,
-    pub store: Arc<dyn SessionStore>,
-}
-
-/// Builds the step of an offline edit from the entries of an open log: `opened{as: visit}` and the change.
-/// Without entries nothing is written, because the log contains the change already.
-pub type OfflineStep<'a> = dyn Fn(&[SealedEntry]) -> Result<OfflineChange, Refusal> + Send + Sync + 'a;
-
-/// The step of an offline edit.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct OfflineChange {
-    pub entries: Vec<Draft>,
-    pub blobs: Vec<Blob>,
-}
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A method to be delivered to a session.
 pub struct Delivery<'a> {
@@ -106,6 +82,42 @@ pub async fn deliver_method(
             Err(e) if e.is_not_running() && Instant::now() < until => tokio::time::sleep(DELIVER_RETRY).await,
             Err(e) => return Err(e.into()),
         }
+    }
+}
+
+/// A change of a session: the method for its pod, and the same as an offline edit.
+pub struct SessionChange {
+    pub method: Method,
+    pub edit: OfflineEdit,
+}
+
+/// Sends a change to a live pod, or writes it offline without starting one.
+pub async fn change_session(
+    home: &UserHome,
+    session: SessionId,
+    change: SessionChange,
+    by: &Actor,
+) -> Result<(), DeliverError> {
+    let SessionChange { method, edit } = change;
+    let living = RuntimeDir::new(&home.paths).live_pod_of_session(session)?.is_some();
+    if !living {
+        match write_offline_edit(home, session, &*edit_step(edit, by.clone())) {
+            Ok(()) => return Ok(()),
+            // A pod has started meanwhile: send the change to it.
+            Err(DeliverError::Store(StoreError::Held { .. })) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    deliver_method(home, Delivery { session, method, client: client_info(by), offline_step: None }).await?;
+    Ok(())
+}
+
+/// Returns the client info of an actor; the pod records it as the actor of its entries.
+pub fn client_info(by: &Actor) -> ClientInfo {
+    ClientInfo {
+        name: by.surface.clone().unwrap_or_else(|| "host".to_owned()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        session: by.session,
     }
 }
 
@@ -255,47 +267,6 @@ pub async fn wake_session(
     let (before, writer) = append_offline_edit(home, session, step)?;
     let lease = writer.into_lease().map_err(|source| DeliverError::Lease { session, source })?;
     Ok((launch_pod(&home.paths, session, lease, lifetime).await?, before))
-}
-
-/// Writes an offline edit and releases the lease: for changes that start no pod.
-pub fn write_offline_edit(
-    home: &UserHome,
-    session: SessionId,
-    step: &OfflineStep<'_>,
-) -> Result<(), DeliverError> {
-    append_offline_edit(home, session, step).map(|(_, writer)| drop(writer))
-}
-
-fn append_offline_edit(
-    home: &UserHome,
-    session: SessionId,
-    step: &OfflineStep<'_>,
-) -> Result<(Option<Position>, Box<dyn Writer>), DeliverError> {
-    let OpenSession { mut writer, replay, alerts, damaged, unchecked, .. } = home.store.open(session)?;
-    // Never appends to a damaged log.
-    let damaged = match damaged {
-        None if unchecked => home.store.open_reader(session)?.find_damage()?,
-        known => known,
-    };
-    if let Some(damage) = damaged {
-        return Err(DeliverError::Damaged { session, damage });
-    }
-    let before = writer.head_position();
-    let mut step = step(&replay).map_err(|refusal| DeliverError::Refused { pod: None, refusal })?;
-    if let Some((seq, ts)) = step.entries.last().map(|last| (last.seq, last.ts)) {
-        // Removed partial data is reported once, by the process that found it.
-        step.entries.extend(
-            alerts.into_iter().zip(1..).map(|(message, after)| alert_draft(message, seq + after, ts)),
-        );
-        writer.append(step.entries, step.blobs).map_err(|source| DeliverError::Append { session, source })?;
-        writer.syncer().sync().map_err(|source| DeliverError::Sync { session, source })?;
-    }
-    Ok((before, writer))
-}
-
-fn alert_draft(message: String, seq: u64, ts: Millis) -> Draft {
-    let kind = Kind::Alert(Alert { level: AlertLevel::Warn, source: AlertSource::Storage, message });
-    Draft { seq, ts, run: None, kind, durability: Durability::Lazy }
 }
 
 fn live_pod(home: &UserHome, session: SessionId) -> Result<Option<(PodName, PathBuf)>, RegistryError> {

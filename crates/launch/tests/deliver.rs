@@ -5,9 +5,8 @@
 
 mod house;
 
-use minke_client::{
-    DeliverError, Delivery, LaunchError, OfflineChange, UserHome, deliver_method, write_offline_edit,
-};
+use minke_client::UserHome;
+use minke_launch::{DeliverError, Delivery, LaunchError, OfflineChange, deliver_method, write_offline_edit};
 use minke_protocol::{ClientInfo, Method, Refusal, Run};
 use minke_record::{
     Actor, ErrorCode, Holder, IdGenerator, InputSegment, Kind, Opened, QueueId, QueueMode, QueuedInput,

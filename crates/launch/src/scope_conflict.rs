@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use minke_client::{Connection, UserHome};
 use minke_protocol::{ClientInfo, Method, Nothing, Subscribe};
-use minke_record::{Actor, ErrorCode, Scope, SessionId};
+use minke_record::{Kind, Scope, SessionId};
 use minke_registry::{RegistryError, RuntimeDir, ScopeRow};
 
-use crate::error::ApiError;
-use crate::pods::offline::client_info;
-use crate::threads::log::read_session_start;
+use crate::deliver::DeliverError;
 
 /// How long a holder may take to answer and to update the table.
 const YIELD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,21 +54,22 @@ pub async fn request_scope(
     Ok(None)
 }
 
-/// The same for the recorded scope of a session whose pod is about to start. Fails if a holder does not yield.
-pub(crate) async fn request_session_scope(
+/// Requests the recorded scope of a session whose pod is about to start. Returns the first holder that does not
+/// yield.
+pub async fn request_session_scope(
     home: &UserHome,
     session: SessionId,
-    by: &Actor,
-) -> Result<(), ApiError> {
-    let start = read_session_start(home, session)?;
+    client: &ClientInfo,
+) -> Result<Option<WriteScopeHolder>, DeliverError> {
+    let page = home.store.open_reader(session)?.read_page(0, 1, usize::MAX)?;
+    let Some(Kind::SessionStart(start)) = page.entries.first().map(|first| &first.entry.kind) else {
+        return Ok(None);
+    };
     // A child borrows its scope from its ancestors, which do not conflict.
     if start.parent.is_some() || RuntimeDir::new(&home.paths).live_pod_of_session(session)?.is_some() {
-        return Ok(());
+        return Ok(None);
     }
-    match request_scope(home, &start.scope, Some(session), &client_info(by)).await? {
-        Some(holder) => Err(ApiError::new(ErrorCode::Conflict, holder.describe())),
-        None => Ok(()),
-    }
+    Ok(request_scope(home, &start.scope, Some(session), client).await?)
 }
 
 fn find_holder(
@@ -108,7 +107,8 @@ async fn ask_to_yield(holder: &WriteScopeHolder, client: &ClientInfo) -> Option<
 }
 
 impl WriteScopeHolder {
-    fn describe(&self) -> String {
+    /// Describes the conflict in one line.
+    pub fn describe(&self) -> String {
         let WriteScopeHolder { name, session, state, path, .. } = self;
         let why = self.refusal.as_deref().map(|why| format!(" (asked to yield: {why})")).unwrap_or_default();
         format!("`{name}` (s_{session}) is {state} and holds {path}{why}; only one pod can write to a path")

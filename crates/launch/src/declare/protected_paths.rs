@@ -8,24 +8,24 @@ use std::path::{Component, Path, PathBuf};
 
 use minke_policy::{PROTECTED_NAMES, protected_name};
 
-use crate::error::CliError;
+use crate::error::SetupRefusal;
 
 /// Maximum edit distance of a suggestion, which must also match half of the text.
 const MAX_TYPO_DISTANCE: usize = 3;
 
 /// Returns the absolute path if it is protected. `hidden` are the secrets and the directories of Minke.
-pub(crate) fn resolve_lifted(path: &Path, cwd: &Path, hidden: &[PathBuf]) -> Result<PathBuf, CliError> {
+pub(crate) fn resolve_lifted(path: &Path, cwd: &Path, hidden: &[PathBuf]) -> Result<PathBuf, SetupRefusal> {
     let shown = path.display();
     if path.components().any(|part| part == Component::ParentDir) {
-        return Err(CliError::usage(format!("`--lift {shown}` contains `..`"))
+        return Err(SetupRefusal::invalid(format!("`--lift {shown}` contains `..`"))
             .with_hint("write the path without it, relative to the working directory or absolute"));
     }
     let whole = std::path::absolute(cwd.join(path))
-        .map_err(|e| CliError::usage(format!("`--lift {shown}` is not a path")).with_reason(e))?;
+        .map_err(|e| SetupRefusal::invalid(format!("`--lift {shown}` is not a path")).with_reason(e))?;
     if is_protected(&whole.to_string_lossy()) || hidden.iter().any(|secret| whole.starts_with(secret)) {
         return Ok(whole);
     }
-    let failure = CliError::usage(format!("`--lift {shown}` has no effect"))
+    let failure = SetupRefusal::invalid(format!("`--lift {shown}` has no effect"))
         .with_reason(format!("{} is neither a protected name nor a hidden secret", whole.display()));
     let written = path.to_string_lossy();
     let max_distance = MAX_TYPO_DISTANCE.min(written.chars().count() / 2);
@@ -66,7 +66,7 @@ mod tests {
             ("/home/u/.claude/trees/x", "/home/u/.claude/trees/x"),
             ("/home/u/.aws/config", "/home/u/.aws/config"),
         ] {
-            assert_eq!(lift(path).map_err(|e| e.to_text()), Ok(whole.into()), "{path}");
+            assert_eq!(lift(path).map_err(|e| e.to_string()), Ok(whole.into()), "{path}");
         }
         for (path, word) in [
             ("nothing", ".git/config, "),
@@ -81,7 +81,7 @@ mod tests {
             ("/home/u/.awsx", "protected"),
             ("a/../.git/config", "`..`"),
         ] {
-            let shown = lift(path).unwrap_err().to_text();
+            let shown = lift(path).unwrap_err().to_string();
             assert!(shown.contains(word), "{path}: {shown}");
         }
     }

@@ -8,26 +8,28 @@ use std::path::{Path, PathBuf};
 
 use minke_client::UserHome;
 use minke_manifest::Manifest;
+use minke_pod::State;
 use minke_record::{InputSegment, Kind, SessionId, Text};
 use minke_references::{KnownReferences, ReferenceDirs, ReferenceLibrary, split_segments};
+use minke_registry::PathsError;
 
-use crate::context::CliContext;
-use crate::error::CliError;
+use crate::environment::{LaunchEnv, find_workspace};
+use crate::error::SetupError;
 
 /// Files, skills and knowledge that input to a pod can refer to.
-pub(crate) struct ReferenceScope {
+pub struct ReferenceScope {
     places: ReferenceDirs,
     definitions: OnceCell<ReferenceLibrary>,
 }
 
 impl ReferenceScope {
-    pub(crate) fn new(
+    pub fn new(
         cwd: &Path,
         workspace: &Path,
         manifest: &Manifest,
-        context: &CliContext,
-    ) -> Result<ReferenceScope, CliError> {
-        let paths = context.find_paths()?;
+        env: &LaunchEnv,
+    ) -> Result<ReferenceScope, PathsError> {
+        let paths = env.find_paths()?;
         let places = ReferenceDirs {
             cwd: cwd.to_owned(),
             workspace: workspace.to_owned(),
@@ -39,33 +41,39 @@ impl ReferenceScope {
         Ok(ReferenceScope { places, definitions: OnceCell::new() })
     }
 
+    /// Returns the scope for a new session with the directory and manifest of this state.
+    pub fn for_state(state: &State, env: &LaunchEnv) -> Result<ReferenceScope, PathsError> {
+        let cwd = state.facts.about.as_ref().map(|about| PathBuf::from(&about.cwd)).unwrap_or_default();
+        ReferenceScope::new(&cwd, &find_workspace(&cwd), &state.manifest, env)
+    }
+
     /// Returns the scope for the pod of a session.
-    pub(crate) fn for_session(
+    pub fn for_session(
         session: SessionId,
         home: &UserHome,
-        context: &CliContext,
-    ) -> Result<ReferenceScope, CliError> {
+        env: &LaunchEnv,
+    ) -> Result<ReferenceScope, SetupError> {
         let page = home.store.open_reader(session)?.read_page(0, 1, usize::MAX)?;
         match page.entries.first().map(|sealed| &sealed.entry.kind) {
             Some(Kind::SessionStart(start)) => {
                 // An unreadable manifest contributes no directories; the pod reports it.
                 let manifest = Manifest::from_value(&start.manifest).unwrap_or_default();
-                ReferenceScope::new(Path::new(&start.cwd), Path::new(&start.workspace), &manifest, context)
+                Ok(ReferenceScope::new(Path::new(&start.cwd), Path::new(&start.workspace), &manifest, env)?)
             }
             _ => {
-                let workspace = CliContext::find_workspace(&context.cwd);
-                ReferenceScope::new(&context.cwd, &workspace, &Manifest::default(), context)
+                let workspace = find_workspace(&env.cwd);
+                Ok(ReferenceScope::new(&env.cwd, &workspace, &Manifest::default(), env)?)
             }
         }
     }
 
     /// Parses a text with its references.
-    pub(crate) fn parse_text(&self, text: &str) -> Vec<InputSegment> {
+    pub fn parse_text(&self, text: &str) -> Vec<InputSegment> {
         split_segments(text, self)
     }
 
     /// Parses the texts among other segments.
-    pub(crate) fn parse_segments(&self, input: Vec<InputSegment>) -> Vec<InputSegment> {
+    pub fn parse_segments(&self, input: Vec<InputSegment>) -> Vec<InputSegment> {
         let parse_one = |segment: InputSegment| match segment {
             InputSegment::Text { content: Text::Inline(text) } => self.parse_text(&text),
             other => vec![other],
@@ -73,11 +81,11 @@ impl ReferenceScope {
         input.into_iter().flat_map(parse_one).collect()
     }
 
-    pub(crate) fn into_places(self) -> ReferenceDirs {
+    pub fn into_places(self) -> ReferenceDirs {
         self.places
     }
 
-    pub(crate) fn definitions(&self) -> &ReferenceLibrary {
+    pub fn definitions(&self) -> &ReferenceLibrary {
         self.definitions.get_or_init(|| self.places.load_library())
     }
 }

@@ -1,6 +1,6 @@
 //! Conflicts over a scope: finds the pod that owns a directory, asks it to yield, and offers alternatives.
 //!
-//! Here: the user's choice if that pod does not yield. Elsewhere: requesting the write scope (`host::clear`),
+//! Here: the user's choice if that pod does not yield. Elsewhere: requesting the write scope (`launch`),
 //! the scope table (`registry`), whether a pod yields (`pod`), clones (`exec::clone`).
 //! Invariant: a working pod keeps its scope; in headless use the error names that pod and the exit code is 75
 //! (`a_busy_holder_is_named_and_an_idle_one_yields`).
@@ -8,8 +8,8 @@
 use std::io::BufRead;
 
 use minke_client::UserHome;
+use minke_launch::{WorkLocation, WriteScopeHolder};
 use minke_record::{Scope, SessionId};
-use minke_registry::RuntimeDir;
 
 use crate::context::{CliContext, client_info};
 use crate::error::{CliError, ExitKind};
@@ -22,19 +22,7 @@ const MAX_ASKS: usize = 3;
 
 /// The pod that can write where a new pod needs to.
 #[derive(Debug, Clone)]
-pub(crate) struct ScopeConflict(minke_host::WriteScopeHolder);
-
-/// Where a new pod works.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum WorkLocation {
-    /// In the directory, with write access.
-    #[default]
-    InPlace,
-    /// In the directory, read-only.
-    ReadOnly,
-    /// In a clone of the workspace.
-    Clone,
-}
+pub(crate) struct ScopeConflict(WriteScopeHolder);
 
 /// The user's choice after a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,22 +37,13 @@ pub(crate) async fn release_scope(
     wanted: &Scope,
     requester: Option<SessionId>,
 ) -> Result<Option<ScopeConflict>, CliError> {
-    Ok(minke_host::request_scope(home, wanted, requester, &client_info()).await?.map(ScopeConflict))
+    Ok(minke_launch::request_scope(home, wanted, requester, &client_info()).await?.map(ScopeConflict))
 }
 
 /// Frees the recorded scope of a session that is about to start. Fails if another pod does not yield.
 pub(crate) async fn release_session_scope(home: &UserHome, session: SessionId) -> Result<(), CliError> {
-    let page = home.store.open_reader(session)?.read_page(0, 1, usize::MAX)?;
-    let Some(minke_record::Kind::SessionStart(start)) = page.entries.first().map(|first| &first.entry.kind)
-    else {
-        return Ok(());
-    };
-    // A child borrows its scope from its ancestors, so they do not conflict with it.
-    if start.parent.is_some() || RuntimeDir::new(&home.paths).live_pod_of_session(session)?.is_some() {
-        return Ok(());
-    }
-    match release_scope(home, &start.scope, Some(session)).await? {
-        Some(conflict) => Err(conflict.to_error()),
+    match minke_launch::request_session_scope(home, session, &client_info()).await? {
+        Some(holder) => Err(ScopeConflict(holder).to_error()),
         None => Ok(()),
     }
 }
@@ -76,14 +55,14 @@ impl ScopeConflict {
 
     /// Returns the conflict for the terminal UI, which offers the alternatives.
     pub(crate) fn tui_holder(&self) -> minke_tui::ScopeHolder {
-        let minke_host::WriteScopeHolder { name, session, state, path, .. } = &self.0;
+        let WriteScopeHolder { name, session, state, path, .. } = &self.0;
         let description = format!("`{name}` is {state} in {path}, and only one pod may write to a path");
         minke_tui::ScopeHolder { session: *session, name: name.clone(), description }
     }
 
     /// Returns the error with pod, path and alternatives.
     pub(crate) fn to_error(&self) -> CliError {
-        let minke_host::WriteScopeHolder { name, session, pid, state, path, .. } = &self.0;
+        let WriteScopeHolder { name, session, pid, state, path, .. } = &self.0;
         let failure = CliError::new(ExitKind::TryLater, format!("`{name}` holds {path}"))
             .with_code("held")
             .with_reason(format!("it is {state} there (session s_{session}, process {pid}), and only one pod may write to a path"));
@@ -106,7 +85,7 @@ impl ScopeConflict {
         if output.json || !context.stdin_terminal || !context.stderr_terminal {
             return Err(self.to_error());
         }
-        let minke_host::WriteScopeHolder { name, session, state, path, .. } = &self.0;
+        let WriteScopeHolder { name, session, state, path, .. } = &self.0;
         output.print_warning(&format!("`{name}` ({state}, s_{session}) holds {path}"));
         for _ in 0..MAX_ASKS {
             match ask_line("(a)ttach to it, open (r)ead-only, work in a (c)lone, or (q)uit? ")?.as_str() {

@@ -1,40 +1,36 @@
 //! Declared settings: `--set KEY=VALUE`, options that stand for keys, and the configuration files.
 //!
 //! Here: the command line as a layer, and its errors. Elsewhere: the keys and their values (`manifest`), the
-//! files (`sources`), creating the session (`create`).
+//! files (`sources`), its errors (`config`), creating the session (`create`).
 //! Invariant: the accepted keys are those of the reference page, and each of them reaches the manifest
 //! (`the_keys_on_the_page_are_those_that_are_taken`).
 
 use std::path::Path;
 
-use minke_config::sources::{DeclareRequest, DeclaredManifest, SourcesError};
+use minke_config::sources::{DeclareRequest, DeclaredManifest};
 use minke_manifest::{LayerKind, ManifestError, Origin, PartialManifest};
 use serde_json::json;
 
-use crate::context::CliContext;
-use crate::error::CliError;
-use crate::session::create::NewPod;
+use crate::create::NewPod;
+use crate::declare::budget::parse_budget;
+use crate::declare::config::config_error;
+use crate::declare::profiles::{load_profiles, profile_error};
+use crate::environment::{LaunchEnv, find_workspace};
+use crate::error::{SetupError, SetupRefusal};
 
-/// Maximum number of problems in an error.
-const MAX_PROBLEMS: usize = 20;
 const KEYS_HINT: &str = "docs/reference/cli.md lists the keys";
 
 /// Merges files and command line into the manifest of a pod in `cwd`.
-pub(crate) fn declare_pod(
-    new: &NewPod,
-    cwd: &Path,
-    context: &CliContext,
-) -> Result<DeclaredManifest, CliError> {
-    let workspace = CliContext::find_workspace(cwd);
-    let paths = context.find_paths()?;
-    let registry = crate::commands::setup::profile::load_registry(&workspace, context)?;
-    let profile = registry
-        .select_profile(new.profile.as_deref(), &context.cwd)
-        .map_err(|error| crate::commands::setup::profile::profile_error(&error))?;
+pub fn declare_pod(new: &NewPod, cwd: &Path, env: &LaunchEnv) -> Result<DeclaredManifest, SetupError> {
+    let workspace = find_workspace(cwd);
+    let paths = env.find_paths()?;
+    let registry = load_profiles(&workspace, env)?;
+    let profile =
+        registry.select_profile(new.profile.as_deref(), &env.cwd).map_err(|error| profile_error(&error))?;
     let asked = DeclareRequest {
         config: &paths.config,
         workspace: &workspace,
-        cwd: &context.cwd,
+        cwd: &env.cwd,
         options: command_line_values(new)?,
         trusted: is_trusted(&workspace, &paths.data),
         profile: Some(profile.layer),
@@ -47,30 +43,16 @@ pub(crate) fn declare_pod(
 
 /// Returns true for a trusted workspace. If its trust cannot be read, it is not trusted; the pod reports that
 /// at start.
-pub(crate) fn is_trusted(workspace: &Path, data: &Path) -> bool {
+pub fn is_trusted(workspace: &Path, data: &Path) -> bool {
     let found = minke_config::trust::scan_workspace(workspace);
     minke_config::trust::TrustStore::in_data_dir(data)
         .trust_status(&found)
         .is_ok_and(|standing| standing.is_trusted())
 }
 
-/// Returns the error for a manifest that cannot be built.
-pub(crate) fn config_error(error: &SourcesError) -> CliError {
-    let failure = CliError::usage("could not use the configuration of this pod").with_code("invalid_config");
-    match error {
-        SourcesError::Manifest(inner) => {
-            let failure = inner.problems.iter().take(MAX_PROBLEMS).fold(failure, |failure, problem| {
-                failure.with_reason(format!("{}: {}", problem.origin, problem.message))
-            });
-            failure.with_hint(error.hint())
-        }
-        other => failure.with_reason(other).with_hint(error.hint()),
-    }
-}
-
 /// Returns the command line as a layer. `--set` overrides options that stand for keys.
-fn command_line_values(new: &NewPod) -> Result<PartialManifest, CliError> {
-    let budget = new.budget.as_deref().map(crate::render::budget::parse_budget).transpose()?;
+fn command_line_values(new: &NewPod) -> Result<PartialManifest, SetupRefusal> {
+    let budget = new.budget.as_deref().map(parse_budget).transpose()?;
     let options = [
         ("--model", new.model.as_ref().map(|model| json!({ "model": { "ref": model } }))),
         ("--posture", new.posture.as_ref().map(|posture| json!({ "permissions": { "posture": posture } }))),
@@ -82,24 +64,24 @@ fn command_line_values(new: &NewPod) -> Result<PartialManifest, CliError> {
         let Some(table) = table else { continue };
         let from = Origin::new(LayerKind::CommandLine, option);
         let one = PartialManifest::from_table(&table, &from, &|_| None)
-            .map_err(|e| with_problems(CliError::usage(format!("could not use `{option}`")), &e))?;
+            .map_err(|e| with_problems(SetupRefusal::invalid(format!("could not use `{option}`")), &e))?;
         said = said.overridden_by(one);
     }
     Ok(said)
 }
 
 /// Parses the pairs of `--set`.
-pub(crate) fn parse_pairs(pairs: &[String]) -> Result<PartialManifest, CliError> {
+pub(crate) fn parse_pairs(pairs: &[String]) -> Result<PartialManifest, SetupRefusal> {
     let from = Origin::new(LayerKind::CommandLine, "--set");
     pairs.iter().try_fold(PartialManifest::default(), |sum, pair| {
         let one = PartialManifest::from_assignment(pair, &from)
-            .map_err(|e| with_problems(CliError::usage(format!("could not use `--set {pair}`")), &e))?;
+            .map_err(|e| with_problems(SetupRefusal::invalid(format!("could not use `--set {pair}`")), &e))?;
         Ok(sum.overridden_by(one))
     })
 }
 
 /// Adds all problems and the first hint to an error.
-fn with_problems(failure: CliError, error: &ManifestError) -> CliError {
+fn with_problems(failure: SetupRefusal, error: &ManifestError) -> SetupRefusal {
     let failure =
         error.problems.iter().fold(failure, |failure, problem| failure.with_reason(&problem.message));
     match error.problems.iter().find_map(|problem| problem.hint.as_ref()) {
@@ -117,7 +99,7 @@ mod tests {
 
     fn set_all(pairs: &[&str]) -> Result<Manifest, String> {
         let pairs: Vec<String> = pairs.iter().map(ToString::to_string).collect();
-        let values = parse_pairs(&pairs).map_err(|failure| failure.to_text())?;
+        let values = parse_pairs(&pairs).map_err(|failure| failure.to_string())?;
         let resolved = resolve_layers(&[ConfigLayer { kind: LayerKind::CommandLine, values }]);
         resolved.map(|resolved| resolved.manifest).map_err(|e| e.to_string())
     }
