@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 pub(crate) const MODEL: &str = "scripted/demo";
 pub(crate) const SECRET: &str = "hunter2-hunter2";
 /// The configuration of new threads.
-const CONFIG: &str =
-    "[model]\nref = \"scripted/demo\"\n[permissions]\nposture = \"ask\"\n[sandbox]\nmode = \"scope\"\n";
+const CONFIG: &str = "[pod]\nname = \"thread\"\n[model]\nref = \"scripted/demo\"\n[permissions]\nposture = \"ask\"\n[sandbox]\nmode = \"scope\"\n";
 
 pub(crate) struct EngineHarness {
     pub(crate) dir: tempfile::TempDir,
