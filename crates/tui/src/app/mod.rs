@@ -1,9 +1,10 @@
 //! The state machine of the terminal UI: messages come in, effects come out, and the screen can be drawn at
 //! any time.
 //!
-//! Performs no I/O and never waits; time and all data come as messages. Here: the state and the dispatch of
-//! messages. Parts: the attached session (`session`), actions of keys (`actions`), slash commands (`slash`),
-//! overlays (`overlay`), completions (`popup`), drawing (`draw`).
+//! Performs no I/O and never waits; time and all data come as messages. Here: the dispatch of messages. The
+//! state belongs to `UiOutput` (effects), `SessionLink` (the attached session), `ListState` (lists and
+//! overlays), `InputState` (the composer) and `ScreenStyle` (colours and key names). Parts: actions of keys
+//! (`actions`), slash commands (`slash`), overlays (`overlay`), completions (`popup`), drawing (`draw`).
 //! Invariant: a typed input is in the composer, on its way to a pod, or in the log
 //! (`an_input_that_is_refused_comes_back`,
 //! `what_was_under_way_is_said_again_to_the_pod_that_was_started_anew`).
@@ -126,7 +127,7 @@ impl App {
         }
     }
 
-    /// Returns what the footer, the status line and the hints show.
+    /// Returns the state that the footer, the status line and the hints show.
     fn screen_view(&self) -> ScreenView<'_> {
         ScreenView {
             style: &self.style,

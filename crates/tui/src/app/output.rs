@@ -1,4 +1,4 @@
-//! What the UI sends out: effects, outstanding requests and the footer message.
+//! The output of the UI: effects, outstanding requests and the footer message.
 
 use std::collections::BTreeMap;
 

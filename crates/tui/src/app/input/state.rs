@@ -8,7 +8,7 @@ use super::popup::CompletionPopup;
 use super::text_prompt::TextPrompt;
 use crate::composer::{Composer, ComposerDraft};
 
-/// What the user types, and where the keys go.
+/// The typed input, and the part of the screen that receives keys.
 pub(in crate::app) struct InputState {
     pub(in crate::app) composer: Composer,
     pub(in crate::app) focus: AppFocus,

@@ -1,4 +1,4 @@
-//! How the screen shows things, and what it shows.
+//! The style of the screen, and a view of the state for the lines at the bottom.
 
 use std::path::{Path, PathBuf};
 
