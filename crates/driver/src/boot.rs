@@ -5,7 +5,6 @@
 //! Invariant: a failure before `ready` leaves no socket and no runtime directory, and does not change the
 //! session (`a_pod_that_cannot_start_leaves_nothing_behind`).
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -39,11 +38,9 @@ use crate::background::BackgroundTasks;
 use crate::calls::command_output::OpenCommands;
 use crate::calls::nested_instructions::NestedInstructionFinder;
 use crate::calls::output_limit::OutputLimit;
-use crate::calls::resolve_references;
 use crate::calls::snapshots::SnapshotTasks;
-use crate::calls::spilled_output;
 use crate::calls::toolset::{Toolset, ToolsetConfig};
-use crate::calls::{CallResources, CallRunner};
+use crate::calls::{CallResources, CallRunner, resolve_references, spilled_output};
 use crate::children::{ChildManager, ChildrenConfig};
 use crate::clients::ClientRegistry;
 use crate::clients::log_reader::SessionReader;
@@ -51,16 +48,14 @@ use crate::clients::queries::GreetingInfo;
 use crate::clients::secret_filter::SecretFilter;
 use crate::clients::stream::PodEventStream;
 use crate::clock::Clock;
-use crate::event_loop::HEARTBEAT_INTERVAL;
 use crate::event_loop::commit::error_chain;
 use crate::event_loop::event::{EVENT_CAPACITY, LoopEvent};
 use crate::event_loop::release_queue::ReleaseQueue;
-use crate::event_loop::{Driver, StorageState, WarnedOnce};
+use crate::event_loop::{Driver, HEARTBEAT_INTERVAL, HealthState, OpenReplies, StorageState};
 use crate::heartbeat::Heartbeat;
 use crate::log::SyncedLog;
 use crate::models::ModelTasks;
 use crate::models::routes::{self, ResolvedRoutes};
-use crate::models::system_prompt::{SystemPrompt, SystemPromptError, SystemPromptInputs, compose_prompt};
 use crate::policy::denied_paths::DeniedPathRules;
 use crate::policy::hooks::{self, HookTasks};
 use crate::policy::inputs::PolicyInputs;
@@ -508,14 +503,9 @@ fn assemble_driver(
         greeting_info,
         model_env,
         events: mailbox,
-        pending: HashMap::new(),
-        next_reply: 0,
+        replies: OpenReplies::default(),
         storage: StorageState::Writable,
-        signals: parts.signals,
-        heartbeat: parts.heartbeat,
-        signalled: false,
-        warned: WarnedOnce::default(),
-        totals_at: None,
+        health: HealthState::new(parts.signals, parts.heartbeat),
         pod_exit: None,
     };
     (driver, boot, alerts)
@@ -595,7 +585,7 @@ fn open_socket(
     let manifest = manifest_text(driver.pod.state());
     driver.scope.write_manifest(&manifest)?;
     let status = driver.current_status();
-    driver.totals_at = status.tally.as_ref().map(|_| status.head_seq);
+    driver.health.totals_at = status.tally.as_ref().map(|_| status.head_seq);
     driver.scope.write_status(&status)?;
     Ok(listener)
 }

@@ -30,12 +30,11 @@ use crate::calls::command_output::OpenCommands;
 use crate::calls::snapshots::SnapshotTasks;
 use crate::calls::toolset::Toolset;
 use crate::children::ChildManager;
-use crate::clients::convert;
 use crate::clients::log_reader::SessionReader;
 use crate::clients::queries::{self, GreetingInfo};
 use crate::clients::stream::PodEventStream;
 use crate::clients::{
-    ClientConnection, ClientJoin, ClientRegistry, ClientRejoin, MethodRequest, ReplyHandle,
+    ClientConnection, ClientJoin, ClientRegistry, ClientRejoin, MethodRequest, ReplyHandle, convert,
 };
 use crate::clock::Clock;
 use crate::event_loop::dispatch::Dispatch;
@@ -43,8 +42,7 @@ use crate::event_loop::event::{LoopEvent, TaskId};
 use crate::event_loop::release_queue::ReleaseQueue;
 use crate::heartbeat::Heartbeat;
 use crate::log::SyncedLog;
-use crate::models::ModelTasks;
-use crate::models::routes;
+use crate::models::{ModelTasks, routes};
 use crate::policy::hooks::HookTasks;
 use crate::policy::rules::WatchedRules;
 use crate::signals::PodSignals;
@@ -86,6 +84,30 @@ pub(crate) struct WarnedOnce {
     socket: bool,
 }
 
+/// The requests of clients that have no reply yet.
+#[derive(Default)]
+pub(crate) struct OpenReplies {
+    pub(crate) pending: HashMap<ReplyId, UnansweredRequest>,
+    pub(crate) next_reply: u64,
+}
+
+/// The signs of life of the process, and the signals that stop it.
+pub(crate) struct HealthState {
+    pub(crate) signals: PodSignals,
+    pub(crate) heartbeat: Heartbeat,
+    /// A signal has arrived.
+    pub(crate) signalled: bool,
+    pub(crate) warned: WarnedOnce,
+    /// The entry at which `status.json` last got the totals of the log.
+    pub(crate) totals_at: Option<u64>,
+}
+
+impl HealthState {
+    pub(crate) fn new(signals: PodSignals, heartbeat: Heartbeat) -> HealthState {
+        HealthState { signals, heartbeat, signalled: false, warned: WarnedOnce::default(), totals_at: None }
+    }
+}
+
 pub(crate) struct Driver {
     pub(crate) pod: Pod,
     pub(crate) log: SyncedLog,
@@ -110,16 +132,9 @@ pub(crate) struct Driver {
     /// The environment of the model lookup.
     pub(crate) model_env: ResolveContext,
     pub(crate) events: mpsc::Receiver<LoopEvent>,
-    pub(crate) pending: HashMap<ReplyId, UnansweredRequest>,
-    pub(crate) next_reply: u64,
+    pub(crate) replies: OpenReplies,
     pub(crate) storage: StorageState,
-    pub(crate) signals: PodSignals,
-    pub(crate) heartbeat: Heartbeat,
-    /// A signal has arrived.
-    pub(crate) signalled: bool,
-    pub(crate) warned: WarnedOnce,
-    /// The entry at which `status.json` last got the totals of the log.
-    pub(crate) totals_at: Option<u64>,
+    pub(crate) health: HealthState,
     pub(crate) pod_exit: Option<PodExit>,
 }
 
@@ -133,7 +148,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 done = self.log.next_sync() => self.handle_synced(done),
-                code = self.signals.next() => self.handle_signal(code),
+                code = self.health.signals.next() => self.handle_signal(code),
                 () = wait_until_deadline(due) => self.log.sync_lazy(),
                 () = wait_until_deadline(timer) => self.fire_timers(),
                 accepted = listener.accept(), if shut.is_none() => {
@@ -142,7 +157,7 @@ impl Driver {
                     }
                 }
                 () = wait_until_deadline(shut) => shut = None,
-                tick = self.heartbeat.next() => {
+                tick = self.health.heartbeat.next() => {
                     // A heartbeat creates no client events, so no writer needs to run: an idle pod sleeps
                     // again at once.
                     if self.handle_heartbeat(tick) {
@@ -459,10 +474,10 @@ impl Driver {
         {
             self.resolve_models();
         }
-        self.next_reply += 1;
-        let to = ReplyId(self.next_reply);
+        self.replies.next_reply += 1;
+        let to = ReplyId(self.replies.next_reply);
         let from = reply_handle.client.actor();
-        self.pending.insert(to, UnansweredRequest { reply_handle, method });
+        self.replies.pending.insert(to, UnansweredRequest { reply_handle, method });
         self.handle_input(InputKind::Command(Box::new(CommandRequest { from, reply: Some(to), command })));
     }
 
@@ -487,12 +502,12 @@ impl Driver {
     fn accept_client(&mut self, accepted: std::io::Result<(UnixStream, SocketAddr)>) -> bool {
         match accepted.and_then(|(socket, _)| self.clients.admit_client(socket)) {
             Ok(()) => {
-                self.warned.socket = false;
+                self.health.warned.socket = false;
                 self.update_client_count();
                 true
             }
             Err(e) => {
-                if !std::mem::replace(&mut self.warned.socket, true) {
+                if !std::mem::replace(&mut self.health.warned.socket, true) {
                     self.warn_user(format!("could not accept a client: {e}"));
                 }
                 false
@@ -512,11 +527,11 @@ impl Driver {
 
     /// The first signal stops the pod in order, the second one ends the process immediately.
     fn handle_signal(&mut self, code: u8) {
-        if self.signalled {
+        if self.health.signalled {
             self.pod_exit = Some(PodExit::Signal(code));
             return;
         }
-        self.signalled = true;
+        self.health.signalled = true;
         self.handle_input(InputKind::Signal);
     }
 
@@ -524,16 +539,16 @@ impl Driver {
     fn handle_heartbeat(&mut self, tick: std::io::Result<()>) -> bool {
         let beaten = tick.map_err(|e| e.to_string());
         match beaten.and_then(|()| self.scope.touch_heartbeat().map_err(|e| e.to_string())) {
-            Ok(()) => self.warned.heartbeat = false,
-            Err(e) if !self.warned.heartbeat => {
-                self.warned.heartbeat = true;
+            Ok(()) => self.health.warned.heartbeat = false,
+            Err(e) if !self.health.warned.heartbeat => {
+                self.health.warned.heartbeat = true;
                 self.warn_user(format!(
                     "could not write the heartbeat, so this pod may be shown as stuck: {e}"
                 ));
             }
             Err(_) => {}
         }
-        !self.warned.heartbeat
+        !self.health.warned.heartbeat
     }
 
     /// Warns the user about a problem that does not stop the pod.

@@ -22,8 +22,8 @@ impl Driver {
         if let PodExit::Signal(_) = ending {
             return ending;
         }
-        let mut signals = std::mem::take(&mut self.signals);
-        let again = self.signalled;
+        let mut signals = std::mem::take(&mut self.health.signals);
+        let again = self.health.signalled;
         let ending = tokio::select! {
             ending = self.close_clients(ending) => ending,
             code = second_signal(&mut signals, again) => return PodExit::Signal(code),

@@ -2,9 +2,9 @@
 
 use minke_record::limits::SUMMARY_BYTES;
 use minke_record::{CallId, ImageBlob, Item};
+use minke_text::cut_to_bytes;
 
 use crate::portable::NO_OUTPUT;
-use minke_text::cut_to_bytes;
 
 /// Returns the result of a call from its text.
 pub(crate) fn result_item(call_id: &str, text: String, is_error: bool, images: Vec<ImageBlob>) -> Item {

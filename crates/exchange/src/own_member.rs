@@ -5,10 +5,9 @@
 
 use minke_record::limits::SUMMARY_BYTES;
 use minke_record::{Item, to_hex};
+use minke_text::cut_to_bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-
-use minke_text::cut_to_bytes;
 
 /// The `type` of a line with an item that the format cannot represent.
 pub(crate) const OWN_LINE_TYPE: &str = "minke";

@@ -276,7 +276,7 @@ fn read_job_listing(home: &minke_client::UserHome, limit: usize) -> Result<JobLi
 /// Returns the events of a job, as the frames of its thread's stream show them.
 fn job_event_frames(summary: &SessionSummary) -> Vec<Value> {
     let (Some(session), Some(facts)) = (summary.session, summary.job.as_ref()) else { return Vec::new() };
-    let mandate = Mandate::from_value(summary.mandate.as_ref()).ok().flatten();
+    let mandate = Mandate::from_value(summary.origin.mandate.as_ref()).ok().flatten();
     let retry = mandate.map_or(RetryPolicy { max: 0, ..RetryPolicy::default() }, |mandate| mandate.retry);
     let frame = |item: &JobItem| {
         json!({

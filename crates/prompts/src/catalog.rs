@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::template::PromptError;
 use minke_text::suggest_name;
+
+use crate::template::PromptError;
 
 /// The file of a layer.
 pub const CATALOG_FILE: &str = "catalog.toml";

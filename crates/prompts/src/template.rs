@@ -12,9 +12,9 @@ use std::io::{self, Write};
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minke_text::suggest_name;
 
 use crate::asset::{AssetName, AssetSet};
-use minke_text::suggest_name;
 
 /// Maximum size of a rendered instruction.
 pub const MAX_INSTRUCTION_BYTES: usize = 128 << 10;

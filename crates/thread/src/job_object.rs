@@ -83,7 +83,7 @@ impl SessionSummary {
     /// Returns the job object. `is_held`: a process holds the session lease.
     pub fn job_object(&self, is_held: bool) -> Option<JobObject> {
         let (facts, session) = (self.job.as_ref()?, self.session?);
-        let mandate = Mandate::from_value(self.mandate.as_ref()).ok().flatten();
+        let mandate = Mandate::from_value(self.origin.mandate.as_ref()).ok().flatten();
         let retry = mandate
             .as_ref()
             .map_or(RetryPolicy { max: 0, ..RetryPolicy::default() }, |mandate| mandate.retry);

@@ -78,7 +78,7 @@ impl SessionSummary {
         }
         // A damaged log may lack an end, so the job does not start.
         let damaged = self.damaged.is_some();
-        let mandate = Mandate::from_value(self.mandate.as_ref()).ok().flatten();
+        let mandate = Mandate::from_value(self.origin.mandate.as_ref()).ok().flatten();
         let late = mandate.as_ref().and_then(Mandate::deadline_ms).is_some_and(|end| end <= now);
         let on = self.thread_wait().map(|waits| waits.on);
         let need = match job.state {
@@ -99,9 +99,9 @@ impl SessionSummary {
             }
             _ => JobNeed::Nothing,
         };
-        let tree = self.parent.as_ref().map_or(session, |parent| parent.session);
+        let tree = self.origin.parent.as_ref().map_or(session, |parent| parent.session);
         let provider = self.provider.clone().unwrap_or_default();
-        let workspace = self.workspace.clone();
+        let workspace = self.origin.workspace.clone();
         Some(JobCandidate { session, need, is_held, since: self.updated, provider, workspace, tree })
     }
 

@@ -27,5 +27,5 @@ pub use minke_record::JobState;
 pub use preview::{NEW_CONVERSATION, PREVIEW_CHARS, preview_input};
 pub use retry::{RetryError, RetryPolicy, max_retry_wait, retry_wait};
 pub use schedule::Schedule;
-pub use summary::{LastRun, LatestMessage, OpenRunSummary, SessionSummary, ThreadWait};
+pub use summary::{LastRun, LatestMessage, OpenRunSummary, SessionOrigin, SessionSummary, ThreadWait};
 pub use thread_object::{ThreadObject, ThreadSource, ThreadStatus};

@@ -28,15 +28,9 @@ pub struct SessionSummary {
     pub name: Option<PodName>,
     pub created: Millis,
     pub updated: Millis,
-    pub created_by: Option<Actor>,
+    #[serde(flatten)]
+    pub origin: SessionOrigin,
     pub cwd: String,
-    pub workspace: String,
-    pub git: Option<GitState>,
-    /// The version of the program that created it.
-    pub version: String,
-    pub parent: Option<ParentCall>,
-    pub from: Option<ForkOrigin>,
-    pub mandate: Option<Value>,
     /// Its history was imported.
     pub imported: bool,
     pub archived: Option<Millis>,
@@ -62,6 +56,19 @@ pub struct SessionSummary {
     asks: BTreeMap<AskId, String>,
     calls: BTreeMap<CallId, bool>,
     asking_model: bool,
+}
+
+/// Who created a session, and from which state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SessionOrigin {
+    pub created_by: Option<Actor>,
+    pub workspace: String,
+    pub git: Option<GitState>,
+    /// The version of the program that created it.
+    pub version: String,
+    pub parent: Option<ParentCall>,
+    pub from: Option<ForkOrigin>,
+    pub mandate: Option<Value>,
 }
 
 /// An open run.
@@ -113,14 +120,8 @@ impl Default for SessionSummary {
             name: None,
             created: 0,
             updated: 0,
-            created_by: None,
+            origin: SessionOrigin::default(),
             cwd: String::new(),
-            workspace: String::new(),
-            git: None,
-            version: String::new(),
-            parent: None,
-            from: None,
-            mandate: None,
             imported: false,
             archived: None,
             preview: NEW_CONVERSATION.to_owned(),
@@ -210,7 +211,7 @@ impl SessionSummary {
 
     /// Returns whether a fork has no input of its own, so that its parent's preview is shown.
     pub fn shows_parent_preview(&self) -> bool {
-        self.preview == NEW_CONVERSATION && self.from.is_some()
+        self.preview == NEW_CONVERSATION && self.origin.from.is_some()
     }
 
     fn apply_run_entry(&mut self, entry: &Entry) {
@@ -265,14 +266,14 @@ impl SessionSummary {
         self.session = Some(start.session);
         self.name = Some(start.name.clone());
         (self.created, self.updated) = (at, at);
-        self.created_by = Some(start.created_by.clone());
+        self.origin.created_by = Some(start.created_by.clone());
         self.cwd.clone_from(&start.cwd);
-        self.workspace.clone_from(&start.workspace);
-        self.git.clone_from(&start.git);
-        self.version.clone_from(&start.version);
-        self.parent.clone_from(&start.parent);
-        self.from.clone_from(&start.from);
-        self.mandate.clone_from(&start.mandate);
+        self.origin.workspace.clone_from(&start.workspace);
+        self.origin.git.clone_from(&start.git);
+        self.origin.version.clone_from(&start.version);
+        self.origin.parent.clone_from(&start.parent);
+        self.origin.from.clone_from(&start.from);
+        self.origin.mandate.clone_from(&start.mandate);
         self.job = job_fold::job_from_mandate(start.mandate.as_ref(), 0, at);
         let word = |pointer: &str| start.manifest.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         self.posture = word("/permissions/posture");

@@ -90,12 +90,12 @@ impl SessionSummary {
     }
 
     pub fn thread_source(&self) -> ThreadSource {
-        let Some(by) = &self.created_by else { return ThreadSource::Unknown };
-        if self.from.is_some() {
+        let Some(by) = &self.origin.created_by else { return ThreadSource::Unknown };
+        if self.origin.from.is_some() {
             ThreadSource::Fork
-        } else if self.parent.is_some() {
+        } else if self.origin.parent.is_some() {
             ThreadSource::Pod
-        } else if self.mandate.is_some() {
+        } else if self.origin.mandate.is_some() {
             ThreadSource::Job
         } else if by.surface.as_deref() == Some("host") {
             ThreadSource::Api
@@ -128,12 +128,12 @@ impl SessionSummary {
             sandbox: self.sandbox.clone().unwrap_or_else(|| "scope".to_owned()),
             cwd: self.cwd.clone(),
             path,
-            git: self.git.clone(),
-            cli_version: self.version.clone(),
+            git: self.origin.git.clone(),
+            cli_version: self.origin.version.clone(),
             created_at: self.created / 1_000,
             updated_at: self.updated / 1_000,
-            parent: self.parent.clone(),
-            from: self.from.clone(),
+            parent: self.origin.parent.clone(),
+            from: self.origin.from.clone(),
             usage: self.usage.clone(),
             damaged: self.damaged.clone(),
         })

@@ -80,7 +80,7 @@ fn a_job_whose_log_is_damaged_is_never_begun() {
     let mut summary = SessionSummary::default();
     summary.session = Some(session_id(1));
     summary.job = minke_thread::job_fold::job_from_mandate(Some(&mandate), 0, 0);
-    summary.mandate = Some(mandate);
+    summary.origin.mandate = Some(mandate);
     assert_eq!(summary.job_candidate(false, 0).unwrap().need, JobNeed::Start);
     summary.damaged = Some("line 3".to_owned());
     assert_eq!(summary.job_candidate(false, 0).unwrap().need, JobNeed::Nothing);

@@ -4,9 +4,8 @@ use minke_record::{Ask, Child, ChildEnd, ChildOutcome, ChildSpent, Entry, PodEve
 
 use crate::block::{AskCard, BlockBody, ChildCard, NoticeKind};
 use crate::conversation::ConversationState;
-use crate::format;
 use crate::reply::to_micros;
-use crate::status;
+use crate::{format, status};
 
 impl ConversationState {
     pub(crate) fn apply_child(&mut self, e: &Child, entry: &Entry) {

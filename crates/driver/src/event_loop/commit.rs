@@ -188,19 +188,19 @@ impl Driver {
     /// Writes the totals of the log to `status.json`, once after each change of an idle pod.
     pub(crate) fn write_totals(&mut self) {
         let idle = self.pod.state().facts.run.is_none();
-        if !idle || self.totals_at == Some(self.log.head().seq) {
+        if !idle || self.health.totals_at == Some(self.log.head().seq) {
             return;
         }
         let status = self.current_status();
         // If this fails, clients read the log instead; the writer of the status reports stale states.
-        self.totals_at = Some(status.head_seq);
+        self.health.totals_at = Some(status.head_seq);
         drop(self.scope.write_status(&status));
     }
 
     /// Queues a reply. An acknowledged entry is synced first, even if an earlier step wrote it (a repeated
     /// operation, or a `wait` for an existing result).
     fn queue_reply(&mut self, reply: CommandReply, last: Option<u64>) {
-        let Some(pending) = reply.to.and_then(|to| self.pending.remove(&to)) else { return };
+        let Some(pending) = reply.to.and_then(|to| self.replies.pending.remove(&to)) else { return };
         let run_open = self.pod.state().facts.run.is_some();
         let status = convert::convert_status(self.pod.status().phase, run_open);
         let result = convert::convert_reply(reply, pending.method, status, self.log.head());
@@ -223,12 +223,12 @@ impl Driver {
         }
         if written.is_some() {
             // The status was created before its entries were synced; it does not name the log position.
-            self.totals_at = None;
+            self.health.totals_at = None;
         }
         match written {
-            Some(Ok(())) => self.warned.status = false,
-            Some(Err(e)) if !self.warned.status => {
-                self.warned.status = true;
+            Some(Ok(())) => self.health.warned.status = false,
+            Some(Err(e)) if !self.health.warned.status => {
+                self.health.warned.status = true;
                 self.warn_user(format!(
                     "could not update the pod's status, so `minke ps` shows an older one: {e}"
                 ));
@@ -292,12 +292,12 @@ impl Driver {
         self.calls.stop_all_calls();
         let refusal = Refusal::new(ErrorCode::StorageFailed, message.clone());
         for reply in failed.replies {
-            if let Some(pending) = reply.to.and_then(|to| self.pending.remove(&to)) {
+            if let Some(pending) = reply.to.and_then(|to| self.replies.pending.remove(&to)) {
                 self.release_queue.reply_now(pending.reply_handle, Err(refusal.clone()));
             }
         }
         // A `wait` stays pending; all other orders were lost with the old pod state and are refused.
-        let lost = self.pending.extract_if(|_, pending| pending.method != "wait");
+        let lost = self.replies.pending.extract_if(|_, pending| pending.method != "wait");
         for (_, pending) in lost.collect::<Vec<_>>() {
             self.release_queue.reply_now(pending.reply_handle, Err(refusal.clone()));
         }
@@ -343,7 +343,7 @@ impl Driver {
         let after_seq = self.log.head().seq;
         self.release_queue
             .push(None, ReleaseItem::Live { event: Event::Error(refusal.clone()), after_seq, run });
-        for (_, pending) in self.pending.drain().collect::<Vec<_>>() {
+        for (_, pending) in self.replies.pending.drain().collect::<Vec<_>>() {
             self.release_queue.reply_now(pending.reply_handle, Err(refusal.clone()));
         }
     }

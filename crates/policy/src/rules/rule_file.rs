@@ -10,16 +10,14 @@ use std::fmt;
 use minke_record::{Action, Judgement, Scope};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use crate::judge::PolicyContext;
-use crate::shell;
-use crate::{Posture, SandboxBackend};
-
 use super::command::{RuleMatch, parse_rule_words};
 use super::matching::{
     ACTION_KINDS, ActionPart, MCP_PREFIX, action_parts, compile_glob, rule_allows, rule_concerns,
     tool_matches_kind,
 };
 use super::{LayeredRule, PolicyRule, RuleLayer, RuleSet, command_table};
+use crate::judge::PolicyContext;
+use crate::{Posture, SandboxBackend, shell};
 
 /// The maximum size of a rule file.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;

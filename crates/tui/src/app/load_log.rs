@@ -5,6 +5,7 @@ use minke_view::{ContextUsage, SessionChanges};
 
 use super::views::overlay::Overlay;
 use super::{App, PendingReply};
+use crate::app::{SessionLink, UiOutput};
 use crate::panes::{ContextPane, DiffPane};
 
 /// Limit for the pages of one view: 500,000 entries.
@@ -26,20 +27,22 @@ pub(super) struct LogLoad {
     pages: usize,
 }
 
-impl App {
+impl SessionLink {
     /// Reads the whole log page by page for a view.
-    pub(super) fn load_log(&mut self, kind: LogViewKind) {
+    pub(in crate::app) fn load_log(&mut self, output: &mut UiOutput, kind: LogViewKind) {
         let gathering =
             LogLoad { kind, changes: SessionChanges::new(), context: ContextUsage::new(), pages: 0 };
-        self.load_log_from(0, gathering);
+        self.load_log_from(output, 0, gathering);
     }
 
-    fn load_log_from(&mut self, from_seq: u64, gathering: LogLoad) {
+    pub(in crate::app) fn load_log_from(&mut self, output: &mut UiOutput, from_seq: u64, gathering: LogLoad) {
         let read =
             minke_protocol::Read { from_seq, limit: minke_protocol::limits::MAX_PAGE_ENTRIES, kinds: None };
-        self.send_method(Method::Read(read), PendingReply::LogPage(Box::new(gathering)));
+        self.send_method(output, Method::Read(read), PendingReply::LogPage(Box::new(gathering)));
     }
+}
 
+impl App {
     pub(super) fn apply_log_page(&mut self, mut gathering: LogLoad, page: &ReadReply) {
         for entry in &page.entries {
             match gathering.kind {
@@ -49,11 +52,13 @@ impl App {
         }
         gathering.pages += 1;
         match page.next_seq {
-            Some(next) if gathering.pages < MAX_PAGES => return self.load_log_from(next, gathering),
-            Some(_) => self.show_note("the session is very long: the newest entries are missing"),
+            Some(next) if gathering.pages < MAX_PAGES => {
+                return self.link.load_log_from(&mut self.output, next, gathering);
+            }
+            Some(_) => self.output.show_note("the session is very long: the newest entries are missing"),
             None => {}
         }
-        self.overlay = Some(match gathering.kind {
+        self.lists.overlay = Some(match gathering.kind {
             LogViewKind::Changes => Overlay::Diff(Box::new(DiffPane::new(gathering.changes))),
             LogViewKind::Context => {
                 Overlay::Context { pane: ContextPane::default(), context: Box::new(gathering.context) }

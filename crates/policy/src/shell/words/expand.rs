@@ -1,12 +1,11 @@
 //! Expansions with `$` and backticks: substitutions, parameters, `$'…'`. Commands inside them are parsed in
 //! place.
 
-use super::super::ShellWord;
 use super::super::findings::FindingCounts;
-use super::super::output_shape;
 use super::super::parse::{ParseResult, ShellParser, parse_error, parse_nested};
 use super::super::shape::{ShapeAtom, UnknownPart, WordShape};
 use super::super::words::word::WordBuilder;
+use super::super::{ShellWord, output_shape};
 
 impl ShellParser<'_, '_> {
     /// Parses the expansion at the current `$`.

@@ -7,6 +7,7 @@ use super::super::input::slash::Command;
 use super::super::session::AttachedSession;
 use super::super::views::list::matching_items;
 use super::super::{App, AppFocus, PendingReply};
+use crate::app::{InputState, ScreenStyle, SessionLink, UiOutput};
 use crate::backend::BackendRequest;
 use crate::composer::ReferenceToken;
 use crate::event::KeyPress;
@@ -70,28 +71,33 @@ impl CompletionPopup {
 impl App {
     /// Opens or closes the completions for the word at the cursor.
     pub(in crate::app) fn update_popup(&mut self) {
-        let typing = self.focus == AppFocus::Composer && self.composer.is_typing();
-        let typing =
-            typing && self.overlay.is_none() && self.note_prompt.is_none() && self.text_prompt.is_none();
+        let typing = self.input.focus == AppFocus::Composer && self.input.composer.is_typing();
+        let typing = typing
+            && self.lists.overlay.is_none()
+            && self.input.note_prompt.is_none()
+            && self.input.text_prompt.is_none();
         let target = typing
-            .then(|| self.composer.reference_at_cursor())
+            .then(|| self.input.composer.reference_at_cursor())
             .flatten()
             .filter(|token| token.sigil != '/' || token.is_first_word);
         let Some(token) = target else {
-            self.popup = None;
+            self.input.popup = None;
             return;
         };
-        if self.popup.as_ref().is_some_and(|popup| popup.token == token) {
+        if self.input.popup.as_ref().is_some_and(|popup| popup.token == token) {
             return;
         }
-        let before = self.popup.take().filter(|popup| popup.token.sigil == token.sigil);
+        let before = self.input.popup.take().filter(|popup| popup.token.sigil == token.sigil);
         let (pod_items, is_dismissed) =
             before.map(|popup| (popup.pod_items, popup.is_dismissed)).unwrap_or_default();
-        self.popup = Some(CompletionPopup { token: token.clone(), pod_items, selected: 0, is_dismissed });
-        self.request_completions(&token);
+        self.input.popup =
+            Some(CompletionPopup { token: token.clone(), pod_items, selected: 0, is_dismissed });
+        self.link.request_completions(&mut self.output, &token);
     }
+}
 
-    fn request_completions(&mut self, token: &ReferenceToken) {
+impl SessionLink {
+    pub(in crate::app) fn request_completions(&mut self, output: &mut UiOutput, token: &ReferenceToken) {
         let joined = self.session.as_ref().map(AttachedSession::is_joined);
         // Do not ask a disconnected pod. Before a session exists, the backend completes.
         if joined == Some(false) {
@@ -106,12 +112,14 @@ impl App {
             let pending = PendingReply::Completions { sigil: token.sigil, rest: token.rest.clone() };
             let list = ListCompletions { kind: *kind, prefix: token.rest.clone() };
             match joined {
-                Some(_) => self.send_method(Method::ListCompletions(list), pending),
-                None => self.ask_backend(BackendRequest::Complete(list), pending),
+                Some(_) => self.send_method(output, Method::ListCompletions(list), pending),
+                None => output.ask_backend(BackendRequest::Complete(list), pending),
             }
         }
     }
+}
 
+impl InputState {
     pub(in crate::app) fn apply_completions(&mut self, sigil: char, rest: &str, found: Completions) {
         let Some(popup) = &mut self.popup else { return };
         // Ignore the response for an outdated word.
@@ -138,13 +146,13 @@ impl App {
     }
 
     /// Handles the keys that the completions take before the composer.
-    pub(in crate::app) fn handle_popup_key(&mut self, key: KeyPress) -> bool {
+    pub(in crate::app) fn handle_popup_key(&mut self, style: &ScreenStyle, key: KeyPress) -> bool {
         let Some(popup) = &mut self.popup else { return false };
         let items = popup.matching_items();
         if items.is_empty() {
             return false;
         }
-        match self.setup.keys.action_for(KeyContext::Composer, key) {
+        match style.keys.action_for(KeyContext::Composer, key) {
             Some(Action::Older) => popup.selected = popup.selected.checked_sub(1).unwrap_or(items.len() - 1),
             Some(Action::Newer) => popup.selected = (popup.selected + 1) % items.len(),
             Some(Action::Pause) => popup.is_dismissed = true,

@@ -6,6 +6,7 @@
 use minke_record::{AskId, Decision, InputSegment, SessionId};
 
 use super::super::{App, AppEffect, PendingReply};
+use crate::app::{InputState, UiOutput};
 use crate::backend::BackendRequest;
 use crate::composer::ComposerDraft;
 use crate::event::KeyPress;
@@ -56,7 +57,7 @@ impl TextPrompt {
     }
 }
 
-impl App {
+impl InputState {
     pub(in crate::app) fn open_prompt(&mut self, purpose: PromptPurpose, text: &str) {
         let draft = match self.text_prompt.take() {
             Some(line) => line.saved_draft,
@@ -67,53 +68,11 @@ impl App {
         self.text_prompt = Some(TextPrompt { purpose, saved_draft: draft });
     }
 
-    pub(in crate::app) fn handle_prompt_key(&mut self, key: KeyPress) {
-        match self.setup.keys.action_for(KeyContext::Composer, key) {
-            Some(Action::Send) => self.submit_prompt(),
-            Some(Action::Pause) => drop(self.close_prompt()),
-            Some(action @ (Action::Leave | Action::Suspend | Action::Redraw | Action::Editor)) => {
-                self.run_action(action, key);
-            }
-            Some(Action::Newline) => self.composer.insert_newline(),
-            _ => self.composer.handle_key(key),
-        }
-    }
-
     /// Closes the prompt and restores the previous draft.
     pub(in crate::app) fn close_prompt(&mut self) -> Option<PromptPurpose> {
         let line = self.text_prompt.take()?;
         self.composer.set_draft(line.saved_draft);
         Some(line.purpose)
-    }
-
-    fn submit_prompt(&mut self) {
-        let text = self.composer.text().trim().to_owned();
-        let words = match &self.text_prompt {
-            Some(TextPrompt { purpose: PromptPurpose::Message { .. }, .. }) => self.composer.take_input(),
-            _ => None,
-        };
-        match self.close_prompt() {
-            Some(PromptPurpose::Message { session, name }) => {
-                let Some(input) = words else { return };
-                if let Some(newest) = self.composer.newest_input() {
-                    self.effects.push(AppEffect::AddHistory(newest.to_owned()));
-                }
-                self.send_message(session, name, input);
-            }
-            Some(PromptPurpose::Rename { session }) if !text.is_empty() => {
-                self.ask_backend(BackendRequest::Rename { session, name: text }, PendingReply::ListChange);
-            }
-            Some(PromptPurpose::Rename { .. }) | None => {}
-            Some(PromptPurpose::Note { session, ask, decision }) => {
-                let note = Some(text).filter(|note| !note.is_empty());
-                self.answer_elsewhere(session, ask, decision, note);
-            }
-        }
-    }
-
-    fn send_message(&mut self, session: SessionId, name: String, input: Vec<InputSegment>) {
-        let pending = PendingReply::Message { session, name, input: input.clone() };
-        self.ask_backend(BackendRequest::Message { session, input }, pending);
     }
 
     /// Restores an undelivered message for another attempt, unless another prompt is open. Then it is in the
@@ -128,5 +87,59 @@ impl App {
             self.open_prompt(PromptPurpose::Message { session, name }, "");
             self.composer.restore_input(input);
         }
+    }
+}
+
+impl App {
+    pub(in crate::app) fn handle_prompt_key(&mut self, key: KeyPress) {
+        match self.style.keys.action_for(KeyContext::Composer, key) {
+            Some(Action::Send) => self.submit_prompt(),
+            Some(Action::Pause) => drop(self.input.close_prompt()),
+            Some(action @ (Action::Leave | Action::Suspend | Action::Redraw | Action::Editor)) => {
+                self.run_action(action, key);
+            }
+            Some(Action::Newline) => self.input.composer.insert_newline(),
+            _ => self.input.composer.handle_key(key),
+        }
+    }
+
+    fn submit_prompt(&mut self) {
+        let text = self.input.composer.text().trim().to_owned();
+        let words = match &self.input.text_prompt {
+            Some(TextPrompt { purpose: PromptPurpose::Message { .. }, .. }) => {
+                self.input.composer.take_input()
+            }
+            _ => None,
+        };
+        match self.input.close_prompt() {
+            Some(PromptPurpose::Message { session, name }) => {
+                let Some(input) = words else { return };
+                if let Some(newest) = self.input.composer.newest_input() {
+                    self.output.effects.push(AppEffect::AddHistory(newest.to_owned()));
+                }
+                self.output.send_message(session, name, input);
+            }
+            Some(PromptPurpose::Rename { session }) if !text.is_empty() => {
+                self.output
+                    .ask_backend(BackendRequest::Rename { session, name: text }, PendingReply::ListChange);
+            }
+            Some(PromptPurpose::Rename { .. }) | None => {}
+            Some(PromptPurpose::Note { session, ask, decision }) => {
+                let note = Some(text).filter(|note| !note.is_empty());
+                self.output.answer_elsewhere(session, ask, decision, note);
+            }
+        }
+    }
+}
+
+impl UiOutput {
+    pub(in crate::app) fn send_message(
+        &mut self,
+        session: SessionId,
+        name: String,
+        input: Vec<InputSegment>,
+    ) {
+        let pending = PendingReply::Message { session, name, input: input.clone() };
+        self.ask_backend(BackendRequest::Message { session, input }, pending);
     }
 }

@@ -1,5 +1,6 @@
 //! Draws the conversation, queue, composer, the two bottom lines and overlays.
 
+use minke_record::Millis;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -11,6 +12,7 @@ use super::super::views::list::{ListOverlay, ListRow};
 use super::super::views::overlay::Overlay;
 use super::super::views::status::sanitize_line;
 use super::super::{App, AppFocus};
+use crate::app::{AttachedSession, InputState, ScreenStyle, ScreenView, SessionLink};
 use crate::composer::{ComposerStyle, ViMode};
 use crate::keys::Action;
 use crate::paint::{Clean, LinePrefix, StyleRole, StyledText, WrapMode, truncate_line, wrap_line};
@@ -28,17 +30,17 @@ const PROMPT_MARK: &str = "> ";
 impl App {
     pub fn draw_app(&mut self, frame: &mut Frame<'_>) {
         let area = frame.area();
-        frame.buffer_mut().set_style(area, self.theme.base_style());
+        frame.buffer_mut().set_style(area, self.style.theme.base_style());
         if area.height < 4 || area.width < 10 {
             frame.render_widget(Line::from("window too small"), area);
             return;
         }
-        let prompt = self.composer_prompt(area.width);
+        let prompt = self.input.composer_prompt(area.width);
         let before = u16::try_from(prompt.chars().count()).unwrap_or(2);
         let inner = area.width.saturating_sub(before);
         let most = MAX_COMPOSER_ROWS.min(area.height / 3).max(1);
-        let typed = self.composer.row_count(inner).min(most);
-        let queue = self.queue_lines(area.width);
+        let typed = self.input.composer.row_count(inner).min(most);
+        let queue = self.link.queue_lines(&self.style, area.width);
         let queued = u16::try_from(queue.len()).unwrap_or(0).min(area.height / 4);
         let rule = u16::from(area.height >= 10);
         let [body, above, line, composer, status, keys] = Layout::vertical([
@@ -50,46 +52,71 @@ impl App {
             Constraint::Length(1),
         ])
         .areas(area);
-        match self.overlay.take() {
+        match self.lists.overlay.take() {
             Some(mut overlay) => {
-                self.draw_overlay(&mut overlay, frame, body);
-                self.overlay = Some(overlay);
+                self.style.draw_overlay(
+                    self.output.now,
+                    self.link.session.as_ref(),
+                    &mut overlay,
+                    frame,
+                    body,
+                );
+                self.lists.overlay = Some(overlay);
             }
-            None if self.session.is_some() => self.draw_conversation(frame, body),
+            None if self.link.session.is_some() => {
+                self.link.draw_conversation(&self.style, self.input.focus, frame, body)
+            }
             // Do not show the session list while the requested session is being joined.
-            None if self.joining.is_some() => {}
-            None => self.draw_start_screen(frame, body),
+            None if self.link.joining.is_some() => {}
+            None => self.lists.draw_start_screen(
+                &self.style,
+                self.output.now,
+                self.input.composer.is_empty(),
+                frame,
+                body,
+            ),
         }
         frame.render_widget(Paragraph::new(queue), above);
-        if rule > 0 && !self.theme.plain {
+        if rule > 0 && !self.style.theme.plain {
             let line_of = "─".repeat(usize::from(area.width));
-            frame.render_widget(Line::styled(line_of, self.theme.role_style(StyleRole::Border)), line);
+            frame.render_widget(Line::styled(line_of, self.style.theme.role_style(StyleRole::Border)), line);
         }
         // Without a line of its own it uses the end of the last line.
         let last = Rect { y: body.bottom().saturating_sub(1), height: 1, ..body };
-        self.draw_more_below(frame, if rule > 0 { line } else { last });
-        self.draw_composer(frame, composer, &prompt);
-        frame.render_widget(self.status_line(area.width), status);
-        frame.render_widget(self.footer_line(area.width), keys);
-        if self.overlay.is_none() && self.text_prompt.is_none() {
-            self.draw_popup(frame, body);
+        self.screen_view().draw_more_below(frame, if rule > 0 { line } else { last });
+        let view = self.screen_view();
+        let (hint, has_cursor) = (view.composer_hint(area.width), view.is_composer_active());
+        let line = ComposerLine { prompt: &prompt, hint: &hint, has_cursor };
+        self.input.draw_composer(&self.style, frame, composer, &line);
+        frame.render_widget(self.screen_view().status_line(area.width), status);
+        frame.render_widget(self.screen_view().footer_line(area.width), keys);
+        if self.lists.overlay.is_none() && self.input.text_prompt.is_none() {
+            self.input.draw_popup(&self.style, frame, body);
         }
     }
 
     /// Returns the cursor shape for the current mode.
     pub(crate) fn cursor_shape(&self) -> CursorShape {
-        match self.composer.vi_state() {
+        match self.input.composer.vi_state() {
             None => CursorShape::Default,
             Some((ViMode::Insert, _)) => CursorShape::Bar,
             Some((_, typed)) if typed.ends_with('r') => CursorShape::Underline,
             Some((ViMode::Normal | ViMode::Visual | ViMode::VisualLines, _)) => CursorShape::Block,
         }
     }
+}
 
-    fn draw_conversation(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let theme = self.theme;
+impl SessionLink {
+    pub(in crate::app) fn draw_conversation(
+        &mut self,
+        style: &ScreenStyle,
+        focus: AppFocus,
+        frame: &mut Frame<'_>,
+        area: Rect,
+    ) {
+        let theme = style.theme;
         let Some(attached) = &mut self.session else { return };
-        let chosen = match self.focus {
+        let chosen = match focus {
             AppFocus::Block(block) => Some(block),
             AppFocus::Ask(ask) => attached.ask_block(ask),
             AppFocus::Composer => None,
@@ -116,29 +143,11 @@ impl App {
         });
         // The user should not answer an ask whose beginning is not visible.
         if above {
-            self.draw_continues("more above", Action::PageUp, frame, area);
+            style.draw_continues("more above", Action::PageUp, frame, area);
         }
     }
 
-    /// Shows at the right that the conversation continues below.
-    fn draw_more_below(&self, frame: &mut Frame<'_>, line: Rect) {
-        if self.overlay.is_some()
-            || !self.session.as_ref().is_some_and(|attached| attached.pane.has_more_below)
-        {
-            return;
-        }
-        self.draw_continues("more below", Action::Follow, frame, line);
-    }
-
-    fn draw_continues(&self, what: &str, action: Action, frame: &mut Frame<'_>, line: Rect) {
-        let key = self.setup.keys.first_key(action);
-        let text = format!(" {what}{} ", key.map(|key| format!(": {key}")).unwrap_or_default());
-        let wide = u16::try_from(text.chars().count()).unwrap_or(0).min(line.width);
-        let place = Rect { x: line.right() - wide, width: wide, height: 1, ..line };
-        frame.render_widget(Line::styled(text, self.theme.role_style(StyleRole::Selected)), place);
-    }
-
-    fn queue_lines(&self, width: u16) -> Vec<Line<'static>> {
+    pub(in crate::app) fn queue_lines(&self, style: &ScreenStyle, width: u16) -> Vec<Line<'static>> {
         let Some(attached) = &self.session else { return Vec::new() };
         let queue = &attached.session_status().queue;
         let line = |queued: &minke_view::QueueRow| {
@@ -152,58 +161,61 @@ impl App {
                 .chars()
                 .take(usize::from(width))
                 .collect();
-            Line::styled(text, self.theme.role_style(StyleRole::Dim))
+            Line::styled(text, style.theme.role_style(StyleRole::Dim))
         };
         let skipped = queue.len().saturating_sub(MAX_QUEUE_ROWS);
         let mut lines: Vec<Line<'static>> = queue.iter().skip(skipped).map(line).collect();
         if skipped > 0 {
             let more = format!("… {skipped} more queued");
-            lines.insert(0, Line::styled(more, self.theme.role_style(StyleRole::Dim)));
+            lines.insert(0, Line::styled(more, style.theme.role_style(StyleRole::Dim)));
         }
         lines
     }
+}
 
-    /// Returns the prefix of the composer: the recipient, unless it is the attached pod.
-    fn composer_prompt(&self, width: u16) -> String {
-        let Some(line) = &self.text_prompt else { return PROMPT_MARK.to_owned() };
-        sanitize_line(&line.label()).chars().take(usize::from(width / 2)).collect()
+/// The line of the composer: its prefix, its placeholder, and whether it has the cursor.
+pub(in crate::app) struct ComposerLine<'a> {
+    prompt: &'a str,
+    hint: &'a str,
+    has_cursor: bool,
+}
+
+impl ScreenView<'_> {
+    /// Returns whether the composer receives the typed keys.
+    pub(in crate::app) fn is_composer_active(&self) -> bool {
+        self.input.text_prompt.is_some()
+            || (self.lists.overlay.is_none() && self.input.focus == AppFocus::Composer && !self.read_only)
     }
 
-    fn draw_composer(&mut self, frame: &mut Frame<'_>, area: Rect, prompt: &str) {
-        let before = u16::try_from(prompt.chars().count()).unwrap_or(2);
-        let [mark, field] = Layout::horizontal([Constraint::Length(before), Constraint::Min(1)]).areas(area);
-        let active = self.text_prompt.is_some()
-            || (self.overlay.is_none() && self.focus == AppFocus::Composer && !self.setup.read_only);
-        let role = if active { StyleRole::Accent } else { StyleRole::Dim };
-        frame.render_widget(Span::styled(prompt.to_owned(), self.theme.role_style(role)), mark);
-        let hint = self.composer_hint(area.width);
-        let text = self.theme.role_style(StyleRole::Text);
-        let dim = self.theme.role_style(StyleRole::Dim);
-        let selected = self.theme.role_style(StyleRole::Selected);
-        self.composer.draw_composer(
-            frame,
-            field,
-            ComposerStyle { hint: &hint, text, dim, selected, has_cursor: active },
-        );
+    /// Shows at the right that the conversation continues below.
+    pub(in crate::app) fn draw_more_below(&self, frame: &mut Frame<'_>, line: Rect) {
+        if self.lists.overlay.is_some()
+            || !self.link.session.as_ref().is_some_and(|attached| attached.pane.has_more_below)
+        {
+            return;
+        }
+        self.style.draw_continues("more below", Action::Follow, frame, line);
     }
 
     /// Returns the placeholder of an empty composer.
-    fn composer_hint(&self, width: u16) -> String {
-        let send = || self.key_label(Action::Send);
-        if self.setup.read_only {
-            return format!("read-only: {} switches to the next pod", self.key_label(Action::Complete));
+    pub(in crate::app) fn composer_hint(&self, width: u16) -> String {
+        let send = || self.style.key_label(Action::Send);
+        if self.read_only {
+            return format!("read-only: {} switches to the next pod", self.style.key_label(Action::Complete));
         }
-        if let Some(line) = &self.text_prompt {
+        if let Some(line) = &self.input.text_prompt {
             return line.placeholder().to_owned();
         }
-        match (&self.note_prompt, &self.session) {
+        match (&self.input.note_prompt, &self.link.session) {
             (Some(noting), _) if noting.decision.is_approval() => "your answer".to_owned(),
             (Some(_), _) => "why not? (may be empty)".to_owned(),
-            (None, Some(_)) if self.overlay.is_none() && matches!(self.focus, AppFocus::Ask(_)) => {
+            (None, Some(_))
+                if self.lists.overlay.is_none() && matches!(self.input.focus, AppFocus::Ask(_)) =>
+            {
                 "press a key to answer the question above".to_owned()
             }
             (None, Some(attached)) if attached.is_running() => {
-                let keys = self.setup.keys.keys_for(Action::Steer);
+                let keys = self.style.keys.keys_for(Action::Steer);
                 let narrow = width < 60;
                 // The last key works in every terminal.
                 let keys = keys.iter().rev().take(if narrow { 1 } else { 2 }).rev();
@@ -219,52 +231,37 @@ impl App {
             (None, None) => "describe a task".to_owned(),
         }
     }
+}
 
-    fn draw_popup(&self, frame: &mut Frame<'_>, body: Rect) {
-        let Some(popup) = &self.popup else { return };
-        let items = popup.matching_items();
-        if items.is_empty() {
-            return;
-        }
-        let many = items.len().min(popup::MAX_SHOWN).min(usize::from(body.height.saturating_sub(1)).max(1));
-        let at = popup.selected.min(items.len() - 1);
-        let first = (at + 1).saturating_sub(many);
-        let height = u16::try_from(many).unwrap_or(0);
-        let hidden = items.len() - first - many;
-        let noted = u16::from(hidden > 0 && body.height > height);
-        let area = Rect { y: body.bottom() - height - noted, height: height + noted, ..body };
-        frame.render_widget(Clear, area);
-        frame.buffer_mut().set_style(area, self.theme.base_style());
-        for (row, (place, item)) in (0..height).zip(items.iter().enumerate().skip(first)) {
-            let style = if place == at {
-                self.theme.role_style(StyleRole::Selected)
-            } else {
-                self.theme.role_style(StyleRole::Text)
-            };
-            let mark = if place == at { "> " } else { "  " };
-            let value = format!("{mark}{}{:<15}", popup.sigil(), sanitize_line(&item.value));
-            let pieces = [
-                StyledText::new(Clean::from_exact_line(&value), style),
-                StyledText::from_static("  ", style),
-                StyledText::new(Clean::from_prose_line(&item.note), self.theme.role_style(StyleRole::Dim)),
-            ];
-            let line = Rect { x: area.x, y: area.y + row, width: area.width, height: 1 };
-            frame.render_widget(truncate_line(&pieces, area.width), line);
-        }
-        if noted > 0 {
-            let line = Rect { y: area.bottom() - 1, height: 1, ..area };
-            let text = format!("  … {hidden} more: type to filter");
-            frame.render_widget(Line::styled(text, self.theme.role_style(StyleRole::Dim)), line);
-        }
+impl ScreenStyle {
+    pub(in crate::app) fn draw_continues(
+        &self,
+        what: &str,
+        action: Action,
+        frame: &mut Frame<'_>,
+        line: Rect,
+    ) {
+        let key = self.keys.first_key(action);
+        let text = format!(" {what}{} ", key.map(|key| format!(": {key}")).unwrap_or_default());
+        let wide = u16::try_from(text.chars().count()).unwrap_or(0).min(line.width);
+        let place = Rect { x: line.right() - wide, width: wide, height: 1, ..line };
+        frame.render_widget(Line::styled(text, self.theme.role_style(StyleRole::Selected)), place);
     }
 
-    fn draw_overlay(&self, overlay: &mut Overlay, frame: &mut Frame<'_>, area: Rect) {
+    pub(in crate::app) fn draw_overlay(
+        &self,
+        now: Millis,
+        session: Option<&AttachedSession>,
+        overlay: &mut Overlay,
+        frame: &mut Frame<'_>,
+        area: Rect,
+    ) {
         let theme = &self.theme;
-        let standing = self.session.as_ref().map(super::super::session::AttachedSession::session_status);
+        let standing = session.map(super::super::session::AttachedSession::session_status);
         let buf = frame.buffer_mut();
         match overlay {
             Overlay::Pods(pane) => pane.draw_pane(buf, area, theme),
-            Overlay::Threads(pane) => pane.draw_pane(buf, area, self.now, theme),
+            Overlay::Threads(pane) => pane.draw_pane(buf, area, now, theme),
             Overlay::Help(pane) => pane.draw_pane(buf, area, theme),
             Overlay::Tasks(pane) => {
                 if let Some(standing) = standing {
@@ -274,10 +271,10 @@ impl App {
             Overlay::Diff(pane) => pane.draw_pane(buf, area, theme),
             Overlay::Context { pane, context } => {
                 let window = standing.map_or(0, |standing| standing.tokens.context_window);
-                pane.draw_pane(buf, area, context, window, theme);
+                pane.draw_pane(buf, area, (context, window), theme);
             }
             Overlay::Settings(pane) => pane.draw_pane(buf, area, theme),
-            Overlay::Asks(pane) => pane.draw_pane(buf, area, self.now, theme),
+            Overlay::Asks(pane) => pane.draw_pane(buf, area, now, theme),
             Overlay::List(list) => {
                 let inner = self.draw_frame(list.list_title(), frame, area);
                 self.draw_list(list, frame, inner);
@@ -294,7 +291,7 @@ impl App {
     }
 
     /// Wraps a line of text and indents the continuation behind the label.
-    fn hanging_lines(&self, text: &str, width: u16) -> Vec<Line<'static>> {
+    pub(in crate::app) fn hanging_lines(&self, text: &str, width: u16) -> Vec<Line<'static>> {
         let rest = text.split_once("  ").map_or(text, |(_, rest)| rest.trim_start_matches(' '));
         let (label, rest) = text.split_at_checked(text.len() - rest.len()).unwrap_or(("", text));
         let (label, rest) = if label.len() * 2 <= usize::from(width) { (label, rest) } else { ("", text) };
@@ -310,7 +307,7 @@ impl App {
     }
 
     /// Draws a frame with a title and returns the inner area.
-    fn draw_frame(&self, title: &str, frame: &mut Frame<'_>, area: Rect) -> Rect {
+    pub(in crate::app) fn draw_frame(&self, title: &str, frame: &mut Frame<'_>, area: Rect) -> Rect {
         let heading = Span::styled(title.to_owned(), self.theme.role_style(StyleRole::Heading));
         if self.theme.plain {
             frame.render_widget(Line::from(heading), Rect { height: 1, ..area });
@@ -322,7 +319,7 @@ impl App {
         inner
     }
 
-    fn draw_list(&self, list: &ListOverlay, frame: &mut Frame<'_>, area: Rect) {
+    pub(in crate::app) fn draw_list(&self, list: &ListOverlay, frame: &mut Frame<'_>, area: Rect) {
         let filter = match list.filter.is_empty() {
             true => Line::styled("type to search", self.theme.role_style(StyleRole::Dim)),
             false => Line::styled(
@@ -366,7 +363,14 @@ impl App {
 
     /// Draws a right-aligned detail, truncated to the remaining columns. A short one takes columns from a
     /// long text.
-    fn draw_aside(&self, aside: &str, left: usize, frame: &mut Frame<'_>, line: Rect, style: Style) {
+    pub(in crate::app) fn draw_aside(
+        &self,
+        aside: &str,
+        left: usize,
+        frame: &mut Frame<'_>,
+        line: Rect,
+        style: Style,
+    ) {
         let style = style.patch(self.theme.role_style(StyleRole::Dim));
         let wide = u16::try_from(Span::raw(aside).width() + 2).unwrap_or(u16::MAX);
         let left = u16::try_from(left).unwrap_or(u16::MAX);
@@ -382,6 +386,73 @@ impl App {
             available,
         );
         frame.render_widget(text, place);
+    }
+}
+
+impl InputState {
+    /// Returns the prefix of the composer: the recipient, unless it is the attached pod.
+    pub(in crate::app) fn composer_prompt(&self, width: u16) -> String {
+        let Some(line) = &self.text_prompt else { return PROMPT_MARK.to_owned() };
+        sanitize_line(&line.label()).chars().take(usize::from(width / 2)).collect()
+    }
+
+    pub(in crate::app) fn draw_composer(
+        &mut self,
+        style: &ScreenStyle,
+        frame: &mut Frame<'_>,
+        area: Rect,
+        line: &ComposerLine<'_>,
+    ) {
+        let before = u16::try_from(line.prompt.chars().count()).unwrap_or(2);
+        let [mark, field] = Layout::horizontal([Constraint::Length(before), Constraint::Min(1)]).areas(area);
+        let role = if line.has_cursor { StyleRole::Accent } else { StyleRole::Dim };
+        frame.render_widget(Span::styled(line.prompt.to_owned(), style.theme.role_style(role)), mark);
+        let text = style.theme.role_style(StyleRole::Text);
+        let dim = style.theme.role_style(StyleRole::Dim);
+        let selected = style.theme.role_style(StyleRole::Selected);
+        self.composer.draw_composer(
+            frame,
+            field,
+            ComposerStyle { hint: line.hint, text, dim, selected, has_cursor: line.has_cursor },
+        );
+    }
+
+    pub(in crate::app) fn draw_popup(&self, style: &ScreenStyle, frame: &mut Frame<'_>, body: Rect) {
+        let Some(popup) = &self.popup else { return };
+        let items = popup.matching_items();
+        if items.is_empty() {
+            return;
+        }
+        let many = items.len().min(popup::MAX_SHOWN).min(usize::from(body.height.saturating_sub(1)).max(1));
+        let at = popup.selected.min(items.len() - 1);
+        let first = (at + 1).saturating_sub(many);
+        let height = u16::try_from(many).unwrap_or(0);
+        let hidden = items.len() - first - many;
+        let noted = u16::from(hidden > 0 && body.height > height);
+        let area = Rect { y: body.bottom() - height - noted, height: height + noted, ..body };
+        frame.render_widget(Clear, area);
+        frame.buffer_mut().set_style(area, style.theme.base_style());
+        for (row, (place, item)) in (0..height).zip(items.iter().enumerate().skip(first)) {
+            let row_style = if place == at {
+                style.theme.role_style(StyleRole::Selected)
+            } else {
+                style.theme.role_style(StyleRole::Text)
+            };
+            let mark = if place == at { "> " } else { "  " };
+            let value = format!("{mark}{}{:<15}", popup.sigil(), sanitize_line(&item.value));
+            let pieces = [
+                StyledText::new(Clean::from_exact_line(&value), row_style),
+                StyledText::from_static("  ", row_style),
+                StyledText::new(Clean::from_prose_line(&item.note), style.theme.role_style(StyleRole::Dim)),
+            ];
+            let line = Rect { x: area.x, y: area.y + row, width: area.width, height: 1 };
+            frame.render_widget(truncate_line(&pieces, area.width), line);
+        }
+        if noted > 0 {
+            let line = Rect { y: area.bottom() - 1, height: 1, ..area };
+            let text = format!("  … {hidden} more: type to filter");
+            frame.render_widget(Line::styled(text, style.theme.role_style(StyleRole::Dim)), line);
+        }
     }
 }
 

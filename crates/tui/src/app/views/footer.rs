@@ -4,29 +4,30 @@ use minke_record::{AskId, AskKind, Decision};
 use minke_view::AskCard;
 use ratatui::text::{Line, Span};
 
+use super::super::AppFocus;
 use super::super::input::answer::offers_decision;
 use super::super::views::list::ListKind;
 use super::super::views::overlay::Overlay;
 use super::super::views::status::{fit_words, sanitize_line};
-use super::super::{App, AppFocus};
+use crate::app::{ScreenStyle, ScreenView};
 use crate::keys::{Action, KeyContext};
 use crate::paint::StyleRole;
 use crate::panes::{PodsPane, ThreadsPane};
 
-impl App {
+impl ScreenView<'_> {
     /// Returns the latest message or the current keys.
     pub(in crate::app) fn footer_line(&self, width: u16) -> Line<'static> {
-        let key = self.theme.role_style(StyleRole::Key);
-        let dim = self.theme.role_style(StyleRole::Dim);
-        if self.is_quit_pending() {
-            let on = if self.session.is_some() { "; the pod keeps running" } else { "" };
-            let text = format!("press {} again to quit{on}", self.key_label(Action::Leave));
-            return Line::from(Span::styled(text, self.theme.role_style(StyleRole::Warn)));
+        let key = self.style.theme.role_style(StyleRole::Key);
+        let dim = self.style.theme.role_style(StyleRole::Dim);
+        if self.is_quit_pending {
+            let on = if self.link.session.is_some() { "; the pod keeps running" } else { "" };
+            let text = format!("press {} again to quit{on}", self.style.key_label(Action::Leave));
+            return Line::from(Span::styled(text, self.style.theme.role_style(StyleRole::Warn)));
         }
         let mut spans: Vec<Span<'static>> = self.vi_mode_span().into_iter().collect();
         let used: usize = spans.iter().map(Span::width).sum();
-        if let Some((text, _)) = &self.footer_message {
-            let text = Span::styled(sanitize_line(text), self.theme.role_style(StyleRole::Warn));
+        if let Some(text) = self.message {
+            let text = Span::styled(sanitize_line(text), self.style.theme.role_style(StyleRole::Warn));
             spans.extend(fit_words(vec![text], width.saturating_sub(u16::try_from(used).unwrap_or(0))).spans);
             return Line::from(spans);
         }
@@ -39,10 +40,11 @@ impl App {
 
     /// Returns as many keys as fit. The key that closes an overlay is always included, after the answers to
     /// an ask.
-    fn visible_keys(&self, available: usize) -> Vec<(String, &'static str)> {
-        let mut keys = self.with_bindings(&self.suggested_keys(available));
-        let out = keys
-            .pop_if(|_| self.overlay.as_ref().is_some_and(|overlay| !matches!(overlay, Overlay::Asks(_))));
+    pub(in crate::app) fn visible_keys(&self, available: usize) -> Vec<(String, &'static str)> {
+        let mut keys = self.style.with_bindings(&self.suggested_keys(available));
+        let out = keys.pop_if(|_| {
+            self.lists.overlay.as_ref().is_some_and(|overlay| !matches!(overlay, Overlay::Asks(_)))
+        });
         // The last key needs no trailing space.
         let mut left = (available + 2).saturating_sub(out.as_ref().map_or(0, key_columns));
         let many = keys.iter().take_while(|key| {
@@ -56,50 +58,42 @@ impl App {
     }
 
     /// Returns the keys for the answers of an ask, with short labels if space is limited.
-    fn answer_keys(&self, ask: AskId, available: usize) -> Vec<(Action, &'static str)> {
-        let Some(card) = self.session.as_ref().and_then(|attached| attached.ask_card(ask)) else {
+    pub(in crate::app) fn answer_keys(&self, ask: AskId, available: usize) -> Vec<(Action, &'static str)> {
+        let Some(card) = self.link.session.as_ref().and_then(|attached| attached.ask_card(ask)) else {
             return Vec::new();
         };
         let short = card_answers(card);
         let long: Vec<_> = short.iter().map(|(action, _)| (*action, action.description())).collect();
-        if self.with_bindings(&long).iter().map(key_columns).sum::<usize>() <= available + 2 {
+        if self.style.with_bindings(&long).iter().map(key_columns).sum::<usize>() <= available + 2 {
             long
         } else {
             short
         }
     }
 
-    /// Returns the actions that have a key, with the key.
-    fn with_bindings(&self, keys: &[(Action, &'static str)]) -> Vec<(String, &'static str)> {
-        let bound = |(action, says): &(Action, &'static str)| {
-            Some((self.setup.keys.first_key(*action)?.to_string(), *says))
-        };
-        keys.iter().filter_map(bound).collect()
-    }
-
     /// Returns the vi mode and the pending keys of a command.
-    fn vi_mode_span(&self) -> Option<Span<'static>> {
+    pub(in crate::app) fn vi_mode_span(&self) -> Option<Span<'static>> {
         let (mode, typed) =
-            self.composer.vi_state().filter(|_| self.key_context() == KeyContext::Composer)?;
+            self.input.composer.vi_state().filter(|_| self.key_context() == KeyContext::Composer)?;
         let typed = if typed.is_empty() { String::new() } else { format!(" {}", sanitize_line(typed)) };
         Some(Span::styled(
             format!("{}{typed}  ", mode.mode_label()),
-            self.theme.role_style(StyleRole::Accent),
+            self.style.theme.role_style(StyleRole::Accent),
         ))
     }
 
     /// Returns the suggested keys, the most useful first.
-    fn suggested_keys(&self, available: usize) -> Vec<(Action, &'static str)> {
-        if self.note_prompt.is_some() {
+    pub(in crate::app) fn suggested_keys(&self, available: usize) -> Vec<(Action, &'static str)> {
+        if self.input.note_prompt.is_some() {
             return vec![(Action::Send, "answer"), (Action::Pause, "back to the question")];
         }
-        if let Some(line) = &self.text_prompt {
+        if let Some(line) = &self.input.text_prompt {
             return vec![(Action::Send, line.enter_label()), (Action::Pause, "back")];
         }
-        if let Some(overlay) = &self.overlay {
-            return overlay_keys(overlay, self.setup.read_only);
+        if let Some(overlay) = &self.lists.overlay {
+            return overlay_keys(overlay, self.read_only);
         }
-        if self.setup.read_only {
+        if self.read_only {
             return vec![
                 (Action::Complete, "next pod"),
                 (Action::Pods, "pods"),
@@ -108,12 +102,12 @@ impl App {
                 (Action::Leave, "leave"),
             ];
         }
-        if self.popup.as_ref().is_some_and(|popup| !popup.matching_items().is_empty()) {
+        if self.input.popup.as_ref().is_some_and(|popup| !popup.matching_items().is_empty()) {
             return vec![(Action::Complete, "take"), (Action::Newer, "next"), (Action::Pause, "close")];
         }
-        let mut keys = match (self.key_context(), self.focus) {
+        let mut keys = match (self.key_context(), self.input.focus) {
             (KeyContext::Ask, AppFocus::Ask(ask))
-                if self.session.as_ref().is_some_and(|attached| attached.needs_text_answer(ask)) =>
+                if self.link.session.as_ref().is_some_and(|attached| attached.needs_text_answer(ask)) =>
             {
                 vec![(Action::Once, "answer in words"), (Action::Deny, "no answer"), (Action::Abort, "stop")]
             }
@@ -129,7 +123,7 @@ impl App {
             }
             _ => self.composer_keys(),
         };
-        if self.other_ask_count() > 0 {
+        if self.lists.other_ask_count(self.link.session.as_ref()) > 0 {
             keys.push((Action::Asks, "questions"));
         }
         keys.extend([(Action::Help, "help"), (Action::Pods, "pods"), (Action::Threads, "threads")]);
@@ -137,16 +131,16 @@ impl App {
         keys
     }
 
-    fn composer_keys(&self) -> Vec<(Action, &'static str)> {
-        let Some(attached) = &self.session else {
-            return match self.composer.is_empty() && self.start_row_count() > 0 {
+    pub(in crate::app) fn composer_keys(&self) -> Vec<(Action, &'static str)> {
+        let Some(attached) = &self.link.session else {
+            return match self.input.composer.is_empty() && self.lists.start_row_count(self.now) > 0 {
                 true => vec![(Action::Send, "choose"), (Action::Newer, "next")],
                 false => vec![(Action::Send, "start"), (Action::Newline, "new line")],
             };
         };
-        let queued = !attached.session_status().queue.is_empty() && self.composer.is_empty();
+        let queued = !attached.session_status().queue.is_empty() && self.input.composer.is_empty();
         let mut keys = Vec::new();
-        match (attached.is_running(), self.composer.is_empty()) {
+        match (attached.is_running(), self.input.composer.is_empty()) {
             (true, true) => keys.push((Action::Pause, "pause")),
             (true, false) => {
                 keys.extend([(Action::Send, "queue"), (Action::Steer, "steer"), (Action::Pause, "pause")]);
@@ -160,10 +154,23 @@ impl App {
         }
         if attached.open_ask_count() > 0 {
             keys.push((Action::Complete, "to the question"));
-        } else if self.composer.is_empty() {
+        } else if self.input.composer.is_empty() {
             keys.push((Action::Complete, "select"));
         }
         keys
+    }
+}
+
+impl ScreenStyle {
+    /// Returns the actions that have a key, with the key.
+    pub(in crate::app) fn with_bindings(
+        &self,
+        keys: &[(Action, &'static str)],
+    ) -> Vec<(String, &'static str)> {
+        let bound = |(action, says): &(Action, &'static str)| {
+            Some((self.keys.first_key(*action)?.to_string(), *says))
+        };
+        keys.iter().filter_map(bound).collect()
     }
 }
 

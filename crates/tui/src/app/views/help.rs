@@ -1,8 +1,8 @@
 //! The lines of the help view: actions with their current keys, commands, and vi keys in vi mode.
 
-use super::super::App;
 use super::super::input::slash::Command;
 use super::super::views::overlay::Overlay;
+use crate::app::{ListState, ScreenStyle};
 use crate::keys::{Action, KeyContext};
 use crate::panes::{HelpPane, HelpRow};
 
@@ -19,11 +19,10 @@ const VI_KEYS: [(&str, &str); 9] = [
     ("v V", "select, then d c y"),
 ];
 
-impl App {
-    pub(in crate::app) fn open_help(&mut self) {
+impl ListState {
+    pub(in crate::app) fn open_help(&mut self, style: &ScreenStyle, has_vi: bool) {
         let keys = Action::ALL.iter().map(|action| {
-            let keys: Vec<String> =
-                self.setup.keys.keys_for(*action).iter().map(ToString::to_string).collect();
+            let keys: Vec<String> = style.keys.keys_for(*action).iter().map(ToString::to_string).collect();
             HelpRow {
                 keys: keys.join(", "),
                 description: action.description().to_owned(),
@@ -40,10 +39,7 @@ impl App {
         let commands = Command::ALL
             .iter()
             .map(|command| row(format!("/{}", command.name()), command.says(), "composer"));
-        let vi = VI_KEYS
-            .iter()
-            .filter(|_| self.setup.settings.vi)
-            .map(|(keys, says)| row((*keys).to_owned(), says, "vi"));
+        let vi = VI_KEYS.iter().filter(|_| has_vi).map(|(keys, says)| row((*keys).to_owned(), says, "vi"));
         self.overlay = Some(Overlay::Help(HelpPane::new(keys.chain(commands).chain(vi).collect())));
     }
 }

@@ -1,13 +1,13 @@
 //! A list of rows with a filter: models, skills, earlier inputs, choices for a locked directory.
 
 use minke_record::{Millis, Position, SessionId};
+use minke_text::format_age;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 use super::super::format::to_one_line;
 use crate::backend::{ModelLine, WorkTarget};
 use crate::panes::ThreadRow;
-use minke_text::format_age;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::app) struct ListOverlay {

@@ -7,6 +7,7 @@ pub(super) mod help;
 pub(super) mod inbox;
 pub(super) mod list;
 pub(super) mod overlay;
+pub(super) mod screen;
 pub(super) mod settings;
 pub(super) mod start_screen;
 pub(super) mod status;

@@ -1,12 +1,14 @@
 //! Overlays over the conversation: pods, threads, models, earlier inputs, help.
 
 use minke_protocol::{Method, Rewind, RewindTargets};
-use minke_record::SessionId;
+use minke_record::{Millis, SessionId};
+use minke_text::format_age;
 use minke_view::ContextUsage;
 
 use super::super::format::to_one_line;
 use super::super::views::list::{ListKind, ListOverlay, ListRow, RowAction, model_row};
-use super::super::{App, PendingReply};
+use super::super::{App, AppEffect, PendingReply};
+use crate::app::{AttachedSession, ListState, SessionLink, UiOutput};
 use crate::backend::{BackendRequest, ModelLine, SkillLine};
 use crate::event::{KeyPress, KeySymbol};
 use crate::keys::{Action, KeyContext};
@@ -14,7 +16,6 @@ use crate::panes::{
     self, AsksPane, ContextPane, DiffPane, HelpPane, PodsPane, RowSelection, TasksPane, ThreadRow,
     ThreadsPane,
 };
-use minke_text::format_age;
 
 /// Rows per page key.
 const PAGE_ROWS: isize = 10;
@@ -92,51 +93,108 @@ impl App {
         if self.handle_inbox_key(key) {
             return;
         }
-        let action = self.setup.keys.action_for(KeyContext::List, key);
-        let Some(overlay) = &mut self.overlay else { return };
+        let action = self.style.keys.action_for(KeyContext::List, key);
+        let Some(overlay) = &mut self.lists.overlay else { return };
         match action {
             Some(Action::Up | Action::LineUp) => overlay.scroll_by(-1),
             Some(Action::Down | Action::LineDown) => overlay.scroll_by(1),
             Some(Action::PageUp) => overlay.scroll_by(-PAGE_ROWS),
             Some(Action::PageDown) => overlay.scroll_by(PAGE_ROWS),
-            Some(Action::Close) => self.overlay = None,
+            Some(Action::Close) => self.lists.overlay = None,
             Some(Action::Choose) => self.choose_overlay_row(),
-            Some(Action::ForkIt) => self.request_for_selected(BackendRequest::Fork),
-            Some(Action::StopIt) => self.request_for_selected(BackendRequest::Stop),
-            Some(Action::PauseIt) => self.pause_or_resume(),
-            Some(Action::ArchiveIt) => self.toggle_archived(),
+            Some(Action::ForkIt) => {
+                self.lists.request_for_selected(&mut self.output, self.setup.read_only, BackendRequest::Fork)
+            }
+            Some(Action::StopIt) => {
+                self.lists.request_for_selected(&mut self.output, self.setup.read_only, BackendRequest::Stop)
+            }
+            Some(Action::PauseIt) => self.lists.pause_or_resume(&mut self.output, self.setup.read_only),
+            Some(Action::ArchiveIt) => self.lists.toggle_archived(&mut self.output, self.setup.read_only),
             Some(Action::MessageIt) => self.message_selected(),
             Some(Action::RenameIt) => self.rename_selected(),
             Some(Action::Asks) => self.open_inbox(),
-            Some(Action::Pods) => self.open_pods(),
-            Some(Action::Threads) => self.open_threads(),
-            Some(Action::Tasks) => self.open_tasks(),
-            Some(Action::Help) => self.open_help(),
+            Some(Action::Pods) => self.lists.open_pods(&mut self.output),
+            Some(Action::Threads) => self.lists.open_threads(&mut self.output),
+            Some(Action::Tasks) => self.lists.open_tasks(&mut self.output, self.link.session.as_ref()),
+            Some(Action::Help) => self.lists.open_help(&self.style, self.setup.settings.vi),
             Some(action @ (Action::Leave | Action::Suspend | Action::Redraw)) => self.run_action(action, key),
             Some(Action::Left) => self.turn_sideways(false),
             Some(Action::Right) => self.turn_sideways(true),
-            _ if matches!(overlay, Overlay::Settings(_)) => self.handle_settings_key(key),
-            _ => self.handle_filter_key(key),
+            // Only a space changes the value, and no letter closes the settings accidentally.
+            _ if matches!(overlay, Overlay::Settings(_)) => {
+                if key.typed_letter() == Some(' ') {
+                    self.cycle_setting(true);
+                }
+            }
+            _ => self.lists.handle_filter_key(&mut self.output, key),
         }
     }
 
     /// Switches to another file or value.
     fn turn_sideways(&mut self, forward: bool) {
-        match &mut self.overlay {
+        match &mut self.lists.overlay {
             Some(Overlay::Diff(pane)) => pane.move_file(if forward { 1 } else { -1 }),
             Some(Overlay::Settings(_)) => self.cycle_setting(forward),
             _ => {}
         }
     }
 
-    /// Adds pasted text to the filter.
-    pub(in crate::app) fn add_filter_text(&mut self, text: &str) {
-        text.chars()
-            .filter(|letter| !letter.is_control())
-            .for_each(|letter| self.handle_filter_key(KeyPress::from_letter(letter)));
+    fn choose_overlay_row(&mut self) {
+        if let Some(session) = self.lists.overlay.as_ref().and_then(Overlay::selected_session_id) {
+            self.lists.overlay = None;
+            return self.join_session(session);
+        }
+        match &mut self.lists.overlay {
+            Some(Overlay::Settings(_)) => self.cycle_setting(true),
+            Some(Overlay::List(_)) => self.choose_list_row(),
+            _ => self.lists.overlay = None,
+        }
     }
 
-    fn handle_filter_key(&mut self, key: KeyPress) {
+    fn choose_list_row(&mut self) {
+        let Some(Overlay::List(list)) = self.lists.close_overlay() else { return };
+        let Some(row) = list.selected_row() else { return };
+        match (row.action.clone(), list.kind) {
+            (RowAction::Input(seq), ListKind::Rewind { head }) => {
+                let rewind = Rewind { to_seq: seq, expected_head: head };
+                self.link.send_method(&mut self.output, Method::Rewind(rewind), PendingReply::Rewind);
+            }
+            (means, _) => self.run_row_action(means),
+        }
+    }
+
+    /// Performs the action of a row in a list or the start screen.
+    pub(in crate::app) fn run_row_action(&mut self, means: RowAction) {
+        match means {
+            RowAction::Session(session) => self.join_session(session),
+            RowAction::Model(reference) => self.set_model(reference),
+            RowAction::Skill(name) => {
+                self.input.focus = super::super::AppFocus::Composer;
+                let draft = self.input.composer.to_draft();
+                let text = format!("/{name} {}", draft.text);
+                self.input.composer.set_draft(crate::composer::ComposerDraft { text, ..draft });
+            }
+            RowAction::WorkAt(place) => self.launch_at(place),
+            RowAction::Holder(session) => self.join_scope_holder(session),
+            RowAction::Tour => {
+                let token = self.output.new_token(PendingReply::TextView);
+                self.output.effects.push(AppEffect::Tour { token });
+            }
+            RowAction::SetupHint(how) => self.output.show_error(how),
+            RowAction::Input(_) => {}
+        }
+    }
+}
+
+impl ListState {
+    /// Adds pasted text to the filter.
+    pub(in crate::app) fn add_filter_text(&mut self, output: &mut UiOutput, text: &str) {
+        text.chars()
+            .filter(|letter| !letter.is_control())
+            .for_each(|letter| self.handle_filter_key(output, KeyPress::from_letter(letter)));
+    }
+
+    pub(in crate::app) fn handle_filter_key(&mut self, output: &mut UiOutput, key: KeyPress) {
         let Some(overlay) = &mut self.overlay else { return };
         let rubbed = key.symbol == KeySymbol::Backspace;
         if !rubbed && key.typed_letter().is_none() {
@@ -164,13 +222,8 @@ impl App {
         }
         let words = selection.filter().to_owned();
         if matches!(overlay, Overlay::Threads(_)) {
-            self.request_threads(words);
+            output.request_threads(words);
         }
-    }
-
-    fn request_threads(&mut self, words: String) {
-        let question = BackendRequest::Threads { words: words.clone(), everywhere: !words.trim().is_empty() };
-        self.ask_backend(question, PendingReply::Threads { words });
     }
 
     /// Returns the search words.
@@ -183,73 +236,24 @@ impl App {
         selection.map(|pick| pick.filter().to_owned()).unwrap_or_default()
     }
 
-    fn choose_overlay_row(&mut self) {
-        if let Some(session) = self.overlay.as_ref().and_then(Overlay::selected_session_id) {
-            self.overlay = None;
-            return self.join_session(session);
-        }
-        match &mut self.overlay {
-            Some(Overlay::Settings(_)) => self.cycle_setting(true),
-            Some(Overlay::List(_)) => self.choose_list_row(),
-            _ => self.overlay = None,
-        }
-    }
-
-    fn choose_list_row(&mut self) {
-        let Some(Overlay::List(list)) = self.close_overlay() else { return };
-        let Some(row) = list.selected_row() else { return };
-        match (row.action.clone(), list.kind) {
-            (RowAction::Input(seq), ListKind::Rewind { head }) => {
-                let rewind = Rewind { to_seq: seq, expected_head: head };
-                self.send_method(Method::Rewind(rewind), PendingReply::Rewind);
-            }
-            (means, _) => self.run_row_action(means),
-        }
-    }
-
-    /// Performs the action of a row in a list or the start screen.
-    pub(in crate::app) fn run_row_action(&mut self, means: RowAction) {
-        match means {
-            RowAction::Session(session) => self.join_session(session),
-            RowAction::Model(reference) => self.set_model(reference),
-            RowAction::Skill(name) => {
-                self.focus = super::super::AppFocus::Composer;
-                let draft = self.composer.to_draft();
-                let text = format!("/{name} {}", draft.text);
-                self.composer.set_draft(crate::composer::ComposerDraft { text, ..draft });
-            }
-            RowAction::WorkAt(place) => self.launch_at(place),
-            RowAction::Holder(session) => self.join_scope_holder(session),
-            RowAction::Tour => self.start_tour(),
-            RowAction::SetupHint(how) => self.show_error(how),
-            RowAction::Input(_) => {}
-        }
-    }
-
-    pub(in crate::app) fn open_pods(&mut self) {
+    pub(in crate::app) fn open_pods(&mut self, output: &mut UiOutput) {
         self.overlay = Some(Overlay::Pods(PodsPane::new(self.pods.clone())));
-        self.ask_backend(BackendRequest::Pods, PendingReply::Pods);
+        output.ask_backend(BackendRequest::Pods, PendingReply::Pods);
     }
 
-    pub(in crate::app) fn open_threads(&mut self) {
+    pub(in crate::app) fn open_threads(&mut self, output: &mut UiOutput) {
         self.overlay = Some(Overlay::Threads(ThreadsPane::new(self.threads.clone())));
-        self.request_threads(String::new());
+        output.request_threads(String::new());
     }
 
-    pub(in crate::app) fn open_rewind(&mut self) {
-        if self.session.is_some() {
-            self.send_method(Method::RewindTargets, PendingReply::RewindTargets);
-        }
-    }
-
-    pub(in crate::app) fn show_rewind(&mut self, targets: RewindTargets) {
+    pub(in crate::app) fn show_rewind(&mut self, output: &mut UiOutput, targets: RewindTargets) {
         if targets.targets.is_empty() {
-            self.show_note("no earlier input to rewind to");
+            output.show_note("no earlier input to rewind to");
             return;
         }
         let row = |target: &minke_protocol::RewindTarget| ListRow {
             text: to_one_line(&target.preview),
-            detail: target.warning.clone().unwrap_or_else(|| format_age(target.ts, self.now)),
+            detail: target.warning.clone().unwrap_or_else(|| format_age(target.ts, output.now)),
             action: RowAction::Input(target.seq),
             urgent: target.warning.is_some(),
         };
@@ -259,25 +263,25 @@ impl App {
     }
 
     /// Shows available models first. Models of local servers are added when the servers respond.
-    pub(in crate::app) fn show_models(&mut self, mut models: Vec<ModelLine>) {
+    pub(in crate::app) fn show_models(&mut self, output: &mut UiOutput, mut models: Vec<ModelLine>) {
         models.sort_by_key(|model| !model.is_ready);
         let rows = models.iter().map(model_row).collect();
         self.overlay = Some(Overlay::List(ListOverlay::new(ListKind::Models, rows)));
-        self.ask_backend(BackendRequest::LocalModels, PendingReply::LocalModels);
+        output.ask_backend(BackendRequest::LocalModels, PendingReply::LocalModels);
     }
 
-    pub(in crate::app) fn show_local_models(&mut self, found: Vec<ModelLine>) {
+    pub(in crate::app) fn show_local_models(&mut self, now: Millis, found: Vec<ModelLine>) {
         if let Some(Overlay::List(list)) = &mut self.overlay
             && list.kind == ListKind::Models
         {
             list.insert_ready(found.iter().map(model_row).collect());
         }
-        self.keep_selection(|app| app.local_models = found);
+        self.keep_selection(now, |lists| lists.local_models = found);
     }
 
-    pub(in crate::app) fn show_skills(&mut self, skills: Vec<SkillLine>) {
+    pub(in crate::app) fn show_skills(&mut self, output: &mut UiOutput, skills: Vec<SkillLine>) {
         if skills.is_empty() {
-            self.show_note("no skills or workflows available");
+            output.show_note("no skills or workflows available");
             return;
         }
         let row = |skill: SkillLine| ListRow {
@@ -313,11 +317,26 @@ impl App {
         self.overlay = Some(Overlay::Text { title: title.to_owned(), lines, top: 0 });
     }
 
-    pub(in crate::app) fn open_tasks(&mut self) {
-        if self.session.is_some() {
+    pub(in crate::app) fn open_tasks(&mut self, output: &mut UiOutput, session: Option<&AttachedSession>) {
+        if session.is_some() {
             self.overlay = Some(Overlay::Tasks(TasksPane::default()));
         } else {
-            self.show_note("tasks belong to a session: attach to one first");
+            output.show_note("tasks belong to a session: attach to one first");
+        }
+    }
+}
+
+impl UiOutput {
+    pub(in crate::app) fn request_threads(&mut self, words: String) {
+        let question = BackendRequest::Threads { words: words.clone(), everywhere: !words.trim().is_empty() };
+        self.ask_backend(question, PendingReply::Threads { words });
+    }
+}
+
+impl SessionLink {
+    pub(in crate::app) fn open_rewind(&mut self, output: &mut UiOutput) {
+        if self.session.is_some() {
+            self.send_method(output, Method::RewindTargets, PendingReply::RewindTargets);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::views::overlay::Overlay;
 use super::super::{App, AppEffect, setup_theme};
-use crate::event::KeyPress;
+use crate::app::ListState;
 use crate::paint::ThemeName;
 use crate::panes::{self, SettingRow};
 use crate::storage::TuiSettings;
@@ -75,62 +75,35 @@ impl App {
     /// the setting.
     pub(in crate::app) fn run_settings_command(&mut self, words: &str) {
         let mut words = words.split_whitespace();
-        let Some(name) = words.next() else { return self.open_settings() };
+        let Some(name) = words.next() else {
+            return self.lists.open_settings(&self.setup.effective_settings());
+        };
         let Some(setting) = SettingKey::ALL.into_iter().find(|knob| knob.name() == name) else {
             let names = SettingKey::ALL.map(SettingKey::name).join(", ");
-            return self.show_note(format!("unknown setting `{name}`; the settings are {names}"));
+            return self.output.show_note(format!("unknown setting `{name}`; the settings are {names}"));
         };
         let choices = setting.allowed_values();
         let value = match words.next() {
             Some(value) => choices.iter().find(|choice| **choice == value),
             // Without a value, a switch toggles; for more than two values the intention is unclear.
             None if choices.len() == 2 => {
-                let now = setting.value(&self.effective_settings()).to_owned();
+                let now = setting.value(&self.setup.effective_settings()).to_owned();
                 choices.iter().find(|choice| **choice != now)
             }
             None => None,
         };
         match value.filter(|_| words.next().is_none()) {
             Some(value) => self.change_setting(setting, value),
-            None => self.show_note(format!("/settings {name}: {}", choices.join(", "))),
+            None => self.output.show_note(format!("/settings {name}: {}", choices.join(", "))),
         }
-    }
-
-    pub(in crate::app) fn change_theme(&mut self, name: &str) {
-        self.run_settings_command(&format!("theme {name}"));
-    }
-
-    fn open_settings(&mut self) {
-        let settings = self.effective_settings();
-        let row = |setting: SettingKey| SettingRow {
-            name: setting.name().to_owned(),
-            value: setting.value(&settings).to_owned(),
-            allowed_values: setting.allowed_values().into_iter().map(str::to_owned).collect(),
-            description: setting.description().to_owned(),
-        };
-        let rows = SettingKey::ALL.into_iter().map(row).collect();
-        self.overlay = Some(Overlay::Settings(panes::SettingsPane::new(rows)));
-    }
-
-    /// Returns the effective settings; screen-reader lines may be enabled for this start only.
-    fn effective_settings(&self) -> TuiSettings {
-        let plain = self.setup.settings.plain || self.setup.plain;
-        TuiSettings { plain, ..self.setup.settings.clone() }
     }
 
     /// Changes the selected setting; the view stays open.
     pub(in crate::app) fn cycle_setting(&mut self, forward: bool) {
-        let Some(Overlay::Settings(pane)) = &mut self.overlay else { return };
+        let Some(Overlay::Settings(pane)) = &mut self.lists.overlay else { return };
         let Some(turned) = pane.cycle_value(forward).cloned() else { return };
         if let Some(setting) = SettingKey::ALL.into_iter().find(|knob| knob.name() == turned.name) {
             self.change_setting(setting, &turned.value);
-        }
-    }
-
-    /// Handles keys in the settings view: some change the value, and no letter closes the view accidentally.
-    pub(in crate::app) fn handle_settings_key(&mut self, key: KeyPress) {
-        if key.typed_letter() == Some(' ') {
-            self.cycle_setting(true);
         }
     }
 
@@ -139,14 +112,27 @@ impl App {
         if setting == SettingKey::Plain {
             self.setup.plain = false;
         }
-        self.theme = setup_theme(&self.setup);
-        self.composer.set_vi(self.setup.settings.vi);
-        self.effects.push(AppEffect::SaveSettings(self.setup.settings.clone()));
-        self.show_note(match setting {
+        self.style.theme = setup_theme(&self.setup, &self.style.keys);
+        self.input.composer.set_vi(self.setup.settings.vi);
+        self.output.effects.push(AppEffect::SaveSettings(self.setup.settings.clone()));
+        self.output.show_note(match setting {
             SettingKey::Theme => format!("theme: {value}"),
             SettingKey::Plain | SettingKey::Mouse | SettingKey::Vi => {
                 format!("{} is {value}: {}", setting.name(), setting.description())
             }
         });
+    }
+}
+
+impl ListState {
+    pub(in crate::app) fn open_settings(&mut self, settings: &TuiSettings) {
+        let row = |setting: SettingKey| SettingRow {
+            name: setting.name().to_owned(),
+            value: setting.value(settings).to_owned(),
+            allowed_values: setting.allowed_values().into_iter().map(str::to_owned).collect(),
+            description: setting.description().to_owned(),
+        };
+        let rows = SettingKey::ALL.into_iter().map(row).collect();
+        self.overlay = Some(Overlay::Settings(panes::SettingsPane::new(rows)));
     }
 }

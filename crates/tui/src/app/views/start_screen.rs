@@ -1,5 +1,6 @@
 //! The start screen before a session is attached. New users choose a model first.
 
+use minke_record::Millis;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -7,20 +8,21 @@ use ratatui::text::Line;
 use super::super::App;
 use super::super::format::to_one_line;
 use super::super::views::list::{ListRow, RowAction, model_row, thread_rows};
+use crate::app::{ListState, ScreenStyle};
 use crate::backend::ModelLine;
 use crate::paint::StyleRole;
 
 /// Limit for displayed threads and pods.
 const MAX_ROWS: usize = 12;
 
-impl App {
+impl ListState {
     /// Returns whether no model is available.
     pub(in crate::app) fn needs_model(&self) -> bool {
         self.first_run.as_ref().is_some_and(|found| found.model.is_none()) && self.model.is_none()
     }
 
     /// Returns the rows: models for new users, else running pods and threads of this directory.
-    fn start_rows(&self) -> Vec<ListRow> {
+    pub(in crate::app) fn start_rows(&self, now: Millis) -> Vec<ListRow> {
         if let Some(found) = self.first_run.as_ref().filter(|_| self.needs_model()) {
             let tour = ListRow {
                 text: "minke tour".to_owned(),
@@ -55,35 +57,35 @@ impl App {
         let sleeping =
             self.threads.iter().filter(|thread| !living.clone().any(|pod| pod.session == thread.session));
         let sleeping: Vec<_> = sleeping.cloned().collect();
-        rows.extend(thread_rows(&sleeping, self.now));
+        rows.extend(thread_rows(&sleeping, now));
         rows.truncate(MAX_ROWS);
         rows
     }
 
     /// Changes the rows and preserves the selection.
-    pub(in crate::app) fn keep_selection(&mut self, change: impl FnOnce(&mut App)) {
-        let action = self.start_rows().get(self.selected_row).map(|row| row.action.clone());
+    pub(in crate::app) fn keep_selection(&mut self, now: Millis, change: impl FnOnce(&mut ListState)) {
+        let action = self.start_rows(now).get(self.selected_row).map(|row| row.action.clone());
         change(self);
-        let at = self.start_rows().iter().position(|row| Some(&row.action) == action.as_ref());
+        let at = self.start_rows(now).iter().position(|row| Some(&row.action) == action.as_ref());
         self.selected_row = at.unwrap_or(self.selected_row);
     }
 
-    pub(in crate::app) fn start_row_count(&self) -> usize {
-        self.start_rows().len()
+    pub(in crate::app) fn start_row_count(&self, now: Millis) -> usize {
+        self.start_rows(now).len()
     }
 
-    pub(in crate::app) fn choose_start_row(&mut self) {
-        let rows = self.start_rows();
-        if let Some(row) = rows.get(self.selected_row.min(rows.len().saturating_sub(1))) {
-            self.run_row_action(row.action.clone());
-        }
-    }
-
-    pub(in crate::app) fn draw_start_screen(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let rows = self.start_rows();
+    pub(in crate::app) fn draw_start_screen(
+        &mut self,
+        style: &ScreenStyle,
+        now: Millis,
+        shows_selection: bool,
+        frame: &mut Frame<'_>,
+        area: Rect,
+    ) {
+        let rows = self.start_rows(now);
         self.selected_row = self.selected_row.min(rows.len().saturating_sub(1));
-        let heading = self.theme.role_style(StyleRole::Heading);
-        let dim = self.theme.role_style(StyleRole::Dim);
+        let heading = style.theme.role_style(StyleRole::Heading);
+        let dim = style.theme.role_style(StyleRole::Dim);
         let newcomer = self.needs_model();
         let mut lines = vec![Line::styled("Minke", heading)];
         let says = match (newcomer, area.width >= 70) {
@@ -100,7 +102,16 @@ impl App {
         }
         let rest = Rect { y: area.y + many, height: area.height - many, ..area };
         let rows: Vec<&ListRow> = rows.iter().collect();
-        let at = self.composer.is_empty().then_some(self.selected_row);
-        self.draw_rows(&rows, at, frame, rest);
+        let at = shows_selection.then_some(self.selected_row);
+        style.draw_rows(&rows, at, frame, rest);
+    }
+}
+
+impl App {
+    pub(in crate::app) fn choose_start_row(&mut self) {
+        let rows = self.lists.start_rows(self.output.now);
+        if let Some(row) = rows.get(self.lists.selected_row.min(rows.len().saturating_sub(1))) {
+            self.run_row_action(row.action.clone());
+        }
     }
 }

@@ -1,44 +1,49 @@
 //! The status line of the session. Elsewhere: the line with the current keys (`footer`).
 
 use minke_protocol::{Activity, Status};
+use minke_record::Millis;
+use minke_text::{format_count, format_dollars};
 use ratatui::text::{Line, Span};
 
-use super::super::App;
 use super::super::format::to_one_line;
 use super::super::session::{AttachedSession, ConnectionState};
+use crate::app::{ScreenStyle, ScreenView, SessionLink};
 use crate::keys::Action;
 use crate::paint::{Clean, StyleRole, StyledText, truncate_line};
-use minke_text::{format_count, format_dollars};
 
 /// The frames of the activity indicator.
 const SPINNER: [&str; 4] = ["◐", "◓", "◑", "◒"];
 
-impl App {
+impl ScreenView<'_> {
     /// Name, state, model, posture, scope, sandbox, tokens, cost, context. Words that do not fit are dropped
     /// from the right.
     pub(in crate::app) fn status_line(&self, width: u16) -> Line<'static> {
-        let dim = self.theme.role_style(StyleRole::Dim);
-        let Some(attached) = &self.session else {
-            let model = self.first_run.as_ref().and_then(|found| found.model.clone());
+        let dim = self.style.theme.role_style(StyleRole::Dim);
+        let Some(attached) = &self.link.session else {
+            let model = self.lists.first_run.as_ref().and_then(|found| found.model.clone());
             let model = model.map_or_else(
                 || "no model selected".to_owned(),
-                |model| format!("model {}", self.abbreviate_paths(&model)),
+                |model| format!("model {}", self.style.abbreviate_paths(&model)),
             );
-            let doing = self.joining.clone().map(|doing| format!("{} {doing}", self.spinner_frame()));
+            let doing = self
+                .link
+                .joining
+                .clone()
+                .map(|doing| format!("{} {doing}", self.style.spinner_frame(self.now)));
             let words =
-                [Some(self.abbreviate_paths(&self.setup.cwd.display().to_string())), Some(model), doing];
+                [Some(self.style.abbreviate_paths(&self.cwd.display().to_string())), Some(model), doing];
             let words = words.into_iter().flatten().map(|word| Span::styled(sanitize_line(&word), dim));
             return fit_words(self.other_asks_span().into_iter().chain(words).collect(), width);
         };
-        let (state, role) = self.session_state(attached);
+        let (state, role) = self.link.session_state(self.style, self.now, attached);
         let status = attached.session_status();
         let name = if status.name.is_empty() { &attached.name } else { &status.name };
         let mut words = vec![
             Span::styled(
-                sanitize_line(format!("{} {name}", self.state_mark(attached)).trim_start()),
-                self.theme.role_style(role),
+                sanitize_line(format!("{} {name}", self.style.state_mark(self.now, attached)).trim_start()),
+                self.style.theme.role_style(role),
             ),
-            Span::styled(sanitize_line(&state), self.theme.role_style(role)),
+            Span::styled(sanitize_line(&state), self.style.theme.role_style(role)),
         ];
         words.extend(self.other_asks_span());
         let greeting = status.greeting.as_ref();
@@ -46,7 +51,7 @@ impl App {
         let sandbox = greeting.map(|greeting| greeting.sandbox.clone()).filter(|name| !name.is_empty());
         let tokens = status.tokens;
         let (input, output) = (format_count(tokens.input), format_count(tokens.output));
-        let used = match self.theme.plain {
+        let used = match self.style.theme.plain {
             true => format!("in {input} out {output}"),
             false => format!("↑{input} ↓{output}"),
         };
@@ -54,13 +59,13 @@ impl App {
         let context = (tokens.context_window > 0)
             .then(|| format!("ctx {}%", tokens.context_tokens.saturating_mul(100) / tokens.context_window));
         let rest = [
-            Some(self.abbreviate_paths(&status.model)),
+            Some(self.style.abbreviate_paths(&status.model)),
             Some(status.posture.clone()),
             context,
             Some(used),
             Some(cost),
             sandbox.map(|name| format!("sandbox {name}")),
-            Some(self.abbreviate_paths(&scope)),
+            Some(self.style.abbreviate_paths(&scope)),
             status.goal.as_ref().map(|goal| format!("goal: {goal}")),
         ];
         let rest = rest.into_iter().flatten().filter(|word| !word.is_empty());
@@ -68,56 +73,62 @@ impl App {
         fit_words(words, width)
     }
 
+    /// Returns the asks of other pods, and the key that shows them.
+    pub(in crate::app) fn other_asks_span(&self) -> Option<Span<'static>> {
+        let asks = self.lists.other_ask_count(self.link.session.as_ref());
+        let key =
+            self.style.keys.first_key(Action::Asks).map_or_else(|| "/asks".to_owned(), |key| key.to_string());
+        let word = if asks == 1 { "asks" } else { "ask" };
+        (asks > 0).then(|| {
+            Span::styled(format!("{asks} {word}: {key}"), self.style.theme.role_style(StyleRole::Warn))
+        })
+    }
+}
+
+impl ScreenStyle {
     /// Abbreviates the home directory to `~`.
     pub(in crate::app) fn abbreviate_paths(&self, text: &str) -> String {
-        let home = self
-            .setup
-            .home
-            .as_deref()
-            .and_then(std::path::Path::to_str)
-            .map(|home| home.trim_end_matches('/'));
+        let home =
+            self.home.as_deref().and_then(std::path::Path::to_str).map(|home| home.trim_end_matches('/'));
         match home {
             Some(home) if !home.is_empty() => replace_home(text, home),
             Some(_) | None => text.to_owned(),
         }
     }
 
-    /// Returns the asks of other pods, and the key that shows them.
-    fn other_asks_span(&self) -> Option<Span<'static>> {
-        let asks = self.other_ask_count();
-        let key =
-            self.setup.keys.first_key(Action::Asks).map_or_else(|| "/asks".to_owned(), |key| key.to_string());
-        let word = if asks == 1 { "asks" } else { "ask" };
-        (asks > 0)
-            .then(|| Span::styled(format!("{asks} {word}: {key}"), self.theme.role_style(StyleRole::Warn)))
-    }
-
-    fn spinner_frame(&self) -> &'static str {
+    pub(in crate::app) fn spinner_frame(&self, now: Millis) -> &'static str {
         if self.theme.plain {
             return "";
         }
-        let turn = usize::try_from(self.now / super::super::time::ANIMATION_MS).unwrap_or(0) % SPINNER.len();
+        let turn = usize::try_from(now / super::super::time::ANIMATION_MS).unwrap_or(0) % SPINNER.len();
         SPINNER.get(turn).copied().unwrap_or("•")
     }
 
-    fn state_mark(&self, attached: &AttachedSession) -> &'static str {
+    pub(in crate::app) fn state_mark(&self, now: Millis, attached: &AttachedSession) -> &'static str {
         match attached.is_running() {
-            true => self.spinner_frame(),
+            true => self.spinner_frame(now),
             false if self.theme.plain => "",
             false => "●",
         }
     }
+}
 
-    fn session_state(&self, talk: &AttachedSession) -> (String, StyleRole) {
+impl SessionLink {
+    pub(in crate::app) fn session_state(
+        &self,
+        style: &ScreenStyle,
+        now: Millis,
+        talk: &AttachedSession,
+    ) -> (String, StyleRole) {
         if let Some(doing) = &self.joining {
             return (doing.clone(), StyleRole::Warn);
         }
         match talk.connection {
             ConnectionState::Stopped => {
-                return (format!("stopped: {} restarts it", self.key_label(Action::Send)), StyleRole::Dim);
+                return (format!("stopped: {} restarts it", style.key_label(Action::Send)), StyleRole::Dim);
             }
             ConnectionState::Failed => {
-                return (format!("crashed: {} restarts it", self.key_label(Action::Send)), StyleRole::Error);
+                return (format!("crashed: {} restarts it", style.key_label(Action::Send)), StyleRole::Error);
             }
             ConnectionState::Restarting => return ("restarting".to_owned(), StyleRole::Warn),
             ConnectionState::Joined => {}
@@ -125,7 +136,7 @@ impl App {
         let status = talk.session_status();
         if let Some(retry) = &status.retry {
             let until = retry.received_at.saturating_add(retry.wait_ms);
-            let left = until.saturating_sub(self.now).div_ceil(1_000);
+            let left = until.saturating_sub(now).div_ceil(1_000);
             let tries = format!("{}/{}", retry.failed_attempt, retry.max_attempts);
             return (format!("retry in {left} s ({tries}): {}", to_one_line(&retry.error)), StyleRole::Warn);
         }
