@@ -56,6 +56,7 @@ use crate::heartbeat::Heartbeat;
 use crate::log::SyncedLog;
 use crate::models::ModelTasks;
 use crate::models::routes::{self, ResolvedRoutes};
+use crate::models::system_prompt::{SystemPrompt, SystemPromptError, SystemPromptInputs, compose_prompt};
 use crate::policy::denied_paths::DeniedPathRules;
 use crate::policy::hooks::{self, HookTasks};
 use crate::policy::inputs::PolicyInputs;

@@ -271,7 +271,7 @@ impl ScreenStyle {
             Overlay::Diff(pane) => pane.draw_pane(buf, area, theme),
             Overlay::Context { pane, context } => {
                 let window = standing.map_or(0, |standing| standing.tokens.context_window);
-                pane.draw_pane(buf, area, (context, window), theme);
+                pane.draw_pane(buf, area, context, window, theme);
             }
             Overlay::Settings(pane) => pane.draw_pane(buf, area, theme),
             Overlay::Asks(pane) => pane.draw_pane(buf, area, now, theme),
