@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::PodTimer;
 use crate::children::state::HeldBudget;
+use crate::exit::StopMode;
 use crate::input::ModelCost;
-use crate::pod::{Pod, StepBuilder, StopMode};
+use crate::pod::{Pod, StepBuilder};
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
 
@@ -138,8 +139,9 @@ impl Pod {
     /// Returns the price and limits of the current model, if known.
     fn model_cost(&self) -> Option<&ModelCost> {
         let route = self.current_route()?;
-        let changed = self.volatile.changed_cost.iter();
-        let known = self.volatile.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
+        let changed = self.process.environment.changed_cost.iter();
+        let known =
+            self.process.environment.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
         changed.chain(known).find(|cost| cost.route == *route)
     }
 
@@ -147,8 +149,9 @@ impl Pod {
     pub(crate) fn known_costs(&self) -> Option<Vec<ModelCost>> {
         let granted = self.state.granted_budget();
         let counts = granted.usd.is_some() || granted.tokens.is_some();
-        let known = self.volatile.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
-        counts.then(|| self.volatile.changed_cost.iter().chain(known).cloned().collect())
+        let known =
+            self.process.environment.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
+        counts.then(|| self.process.environment.changed_cost.iter().chain(known).cloned().collect())
     }
 
     /// Returns the output limit for a reply of the current model.
@@ -222,7 +225,7 @@ impl Pod {
         if left.turns == Some(0) {
             return refuse(format!("{BUDGET_SPENT_PREFIX}no requests are left (budget.turns); {RAISE_HINT}"));
         }
-        if self.state.wall_deadline().is_some_and(|end| self.volatile.now >= end) {
+        if self.state.wall_deadline().is_some_and(|end| self.process.environment.now >= end) {
             return refuse(format!(
                 "{BUDGET_SPENT_PREFIX}the time limit has passed (budget.wall_s); {RAISE_HINT}"
             ));
@@ -290,7 +293,7 @@ impl Pod {
 
     /// Returns the seconds until `wall_s` is over.
     fn wall_seconds_left(&self) -> Option<u64> {
-        self.state.wall_deadline().map(|end| end.saturating_sub(self.volatile.now) / 1_000)
+        self.state.wall_deadline().map(|end| end.saturating_sub(self.process.environment.now) / 1_000)
     }
 
     /// Returns the total budget of a restarted child: its spending, its unspent part (at most the remaining
@@ -356,11 +359,11 @@ impl Pod {
 
     /// Updates the `wall_s` timer after a step.
     pub(crate) fn update_wall_timer(&mut self, step: &mut StepBuilder) {
-        let end = self.state.wall_deadline().filter(|_| self.volatile.boot.is_some());
-        if self.volatile.wall_deadline == end {
+        let end = self.state.wall_deadline().filter(|_| self.process.environment.boot.is_some());
+        if self.process.wall_deadline == end {
             return;
         }
-        self.volatile.wall_deadline = end;
+        self.process.wall_deadline = end;
         step.add_effect(match end {
             Some(at) => Effect::SetTimer { timer: PodTimer::BudgetWall, at: at.max(step.now) },
             None => Effect::ClearTimer { timer: PodTimer::BudgetWall },
@@ -370,13 +373,13 @@ impl Pod {
     /// Ends the open run when `wall_s` is over.
     pub(crate) fn end_run_at_wall(&mut self, m: &mut StepBuilder) {
         let over = self.state.wall_deadline().is_some_and(|end| m.now >= end);
-        if !over || self.state.facts.run.is_none() || self.volatile.stop_mode == Some(StopMode::Now) {
+        if !over || self.state.facts.run.is_none() || self.process.exit.stop_mode == Some(StopMode::Now) {
             return;
         }
-        self.volatile.pause = None;
+        self.work.run.pause = None;
         self.cancel_reply(m);
         self.close_model_calls(m, "the time limit of the budget has passed");
-        self.volatile.stop_reason = "limit".to_owned();
+        self.work.reply.stop_reason = "limit".to_owned();
         self.end_turn(m, TurnResult::Cancelled);
         self.end_run_for_budget(m, "the time limit has passed (budget.wall_s)");
     }

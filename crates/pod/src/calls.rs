@@ -13,6 +13,7 @@ pub(crate) mod gate;
 pub(crate) mod hooks;
 pub(crate) mod internal_calls;
 pub(crate) mod scripts;
+pub(crate) mod table;
 pub(crate) mod undo_snapshot;
 
 use minke_policy::{CallSlot, CallSlotState, MAX_RUNNING_CALLS, startable_calls};
@@ -93,10 +94,10 @@ impl Pod {
     /// Prepares every call that is not in progress and starts the ready ones.
     pub(crate) fn advance_calls(&mut self, step: &mut StepBuilder) {
         for call in self.model_calls() {
-            let idle = !self.volatile.call_progress.contains_key(&call.call_id);
+            let idle = !self.work.calls.call_progress.contains_key(&call.call_id);
             match call.stage {
                 CallStage::Wished | CallStage::Answered { .. } if idle => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
+                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
                     let (tool, arguments) = (call.tool, call.arguments);
                     step.add_effect(Effect::Prepare { call_id: call.call_id, tool, arguments });
                 }
@@ -119,10 +120,10 @@ impl Pod {
         if self.is_client_call(id) {
             return self.client_call_prepared(m, id, prepared);
         }
-        if self.volatile.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
+        if self.work.calls.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
             return self.handle_prepared_again(m, id, prepared);
         }
-        let Some(CallProgress::Preparing(rewrite)) = self.volatile.call_progress.get(id).cloned() else {
+        let Some(CallProgress::Preparing(rewrite)) = self.work.calls.call_progress.get(id).cloned() else {
             return; // dropped by a pause, cancel or stop
         };
         let Some(call) = self.state.open_call(id).cloned() else { return };
@@ -158,10 +159,10 @@ impl Pod {
         let id = &call.call_id;
         match decision {
             GateDecision::Wait(progress) => {
-                self.volatile.call_progress.insert(id.clone(), progress);
+                self.work.calls.call_progress.insert(id.clone(), progress);
             }
             GateDecision::Run(ready) => {
-                self.volatile.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
+                self.work.calls.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
                 self.dispatch_ready_calls(m);
             }
             GateDecision::Ask { ready, digest } => {
@@ -174,7 +175,7 @@ impl Pod {
                         self.ask_for_approval(m, call, &ready, digest);
                     }
                 }
-                self.volatile.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
+                self.work.calls.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
                 self.dispatch_ready_calls(m);
             }
             GateDecision::Settle(result) => {
@@ -193,7 +194,7 @@ impl Pod {
             }
             if needs_recheck(&ready) {
                 // An earlier call may have changed its scripts, so it is judged again.
-                self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
+                self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
                 let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
                 step.add_effect(Effect::Prepare { call_id, tool, arguments });
                 continue;
@@ -201,7 +202,7 @@ impl Pod {
             result |= ready.prepared.internal_call.is_some();
             self.dispatch_call(step, &call, ready);
         }
-        for progress in self.volatile.call_progress.values_mut() {
+        for progress in self.work.calls.call_progress.values_mut() {
             if let CallProgress::Ready(ready) = progress {
                 ready.has_waited = true;
             }
@@ -216,7 +217,7 @@ impl Pod {
     fn startable_calls(&self) -> Vec<(OpenCall, ReadyCall)> {
         let mut calls: Vec<(OpenCall, CallProgress)> = Vec::new();
         for call in self.model_calls() {
-            match self.volatile.call_progress.get(&call.call_id) {
+            match self.work.calls.call_progress.get(&call.call_id) {
                 // The paths of an unprepared call are unknown, so no later call may start.
                 Some(
                     CallProgress::Preparing(_)
@@ -302,7 +303,7 @@ impl Pod {
 
     fn start_call(&mut self, m: &mut StepBuilder, call: &OpenCall, class: Class, action: Action) {
         let progress = CallProgress::Running { class: class.clone(), action: action.clone() };
-        self.volatile.call_progress.insert(call.call_id.clone(), progress);
+        self.work.calls.call_progress.insert(call.call_id.clone(), progress);
         m.add_effect(Effect::RunCall {
             call_id: call.call_id.clone(),
             tool: call.tool.clone(),
@@ -314,7 +315,7 @@ impl Pod {
 
     /// Handles the end of a running call.
     pub(crate) fn finish_call(&mut self, step: &mut StepBuilder, id: &CallId, ended: CallEnd) {
-        if !matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. })) {
+        if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return; // closed before it ended
         }
         let result = match ended {
@@ -337,7 +338,7 @@ impl Pod {
     }
 
     pub(crate) fn continue_after_call(&mut self, m: &mut StepBuilder) {
-        if self.volatile.pause.is_some() {
+        if self.work.run.pause.is_some() {
             self.pause_if_quiet(m);
         } else {
             self.continue_run(m);
@@ -357,7 +358,7 @@ impl Pod {
         settled: CallResult,
         by: Option<Actor>,
     ) {
-        let progress = self.volatile.call_progress.remove(id);
+        let progress = self.work.calls.call_progress.remove(id);
         let pure = matches!(progress, Some(CallProgress::Running { class: Class::Pure, .. }));
         let CallResult { outcome, output, verdict, shown_notes } = settled;
         if let Some(call) = self.state.open_call(id).cloned() {
@@ -377,12 +378,12 @@ impl Pod {
 
     /// Settles the calls of an earlier process by class, when a run is resumed.
     pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder) {
-        self.volatile.turn_had_calls = true;
+        self.work.run.turn_had_calls = true;
         for call in self.model_calls() {
             let CallStage::Dispatched(dispatched) = &call.stage else { continue };
             match (&dispatched.class, &dispatched.preview) {
                 (Class::Pure, _) if dispatched.own => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
+                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
                     let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
                     step.add_effect(Effect::Prepare { call_id, tool, arguments });
                 }
@@ -390,7 +391,7 @@ impl Pod {
                     self.start_call(step, &call, Class::Pure, dispatched.action.clone());
                 }
                 (Class::Verifiable, Some(preview)) => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
+                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
                     step.add_effect(Effect::CheckFile {
                         call_id: call.call_id.clone(),
                         preview: preview.clone(),
@@ -408,7 +409,7 @@ impl Pod {
 
     /// Settles a verifiable call by the state of its file.
     pub(crate) fn apply_file_check(&mut self, m: &mut StepBuilder, id: &CallId, found: FileCheck) {
-        if self.volatile.call_progress.get(id) != Some(&CallProgress::Checking) {
+        if self.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
             return;
         }
         let Some(call) = self.state.open_call(id).cloned() else { return };
@@ -440,8 +441,10 @@ impl Pod {
             if let CallStage::Asked(ask) = &call.stage {
                 self.abort_ask(step, *ask, why);
             }
-            let running =
-                matches!(self.volatile.call_progress.get(&call.call_id), Some(CallProgress::Running { .. }));
+            let running = matches!(
+                self.work.calls.call_progress.get(&call.call_id),
+                Some(CallProgress::Running { .. })
+            );
             if running {
                 step.add_effect(Effect::StopCall { call_id: call.call_id.clone() });
             }
@@ -470,11 +473,11 @@ impl Pod {
         let call_ids: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
         let mut left = false;
         for id in call_ids {
-            match self.volatile.call_progress.get(&id) {
+            match self.work.calls.call_progress.get(&id) {
                 Some(CallProgress::Running { class, .. }) if *class != Class::Pure => left = true,
                 Some(CallProgress::Running { .. }) => {
                     step.add_effect(Effect::StopCall { call_id: id.clone() });
-                    self.volatile.call_progress.remove(&id);
+                    self.work.calls.call_progress.remove(&id);
                 }
                 Some(
                     CallProgress::Preparing(_)
@@ -484,7 +487,7 @@ impl Pod {
                     | CallProgress::Checking
                     | CallProgress::PreparingAgain,
                 ) => {
-                    self.volatile.call_progress.remove(&id);
+                    self.work.calls.call_progress.remove(&id);
                 }
                 None => {}
             }
@@ -495,7 +498,7 @@ impl Pod {
     /// Returns the running calls of the model.
     pub(crate) fn running_model_calls(&self) -> Vec<CallId> {
         let runs =
-            |id: &CallId| matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. }));
+            |id: &CallId| matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. }));
         self.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
     }
 }

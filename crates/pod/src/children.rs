@@ -11,6 +11,7 @@ pub(crate) mod outbox;
 pub(crate) mod scope_yield;
 pub(crate) mod spawn;
 pub(crate) mod state;
+pub(crate) mod table;
 pub(crate) mod wait;
 
 use minke_record::{
@@ -94,7 +95,7 @@ impl Pod {
         };
         let progress =
             CallProgress::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
-        self.volatile.call_progress.insert(id.clone(), progress);
+        self.work.calls.call_progress.insert(id.clone(), progress);
         match pods {
             PodToolCall::Spawn(spawn) => self.spawn_child(step, id, spawn),
             PodToolCall::Send { name, message, mode } => {
@@ -163,7 +164,7 @@ impl Pod {
         }
         let (call_id, session, name) = (id.clone(), child.session, name.clone());
         if !after_run {
-            self.volatile.stop_calls.insert(session, id.clone());
+            self.work.children.stop_calls.insert(session, id.clone());
         }
         step.add_effect(Effect::Child(ChildCommand::Stop { call_id, child: session, name, after_run }));
     }
@@ -203,7 +204,7 @@ impl Pod {
         (child, to): (SessionId, u64),
         ended: CallEnd,
     ) {
-        if !matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. })) {
+        if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return;
         }
         let read = self.state.facts.read_to.get(&child).copied().unwrap_or(0);
@@ -223,14 +224,14 @@ impl Pod {
         socket: String,
         (clone, sent): (Option<CloneOrigin>, Option<String>),
     ) {
-        self.volatile.watched_children.remove(&session);
+        self.work.children.watched_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
         if clone.is_some() && clone != child.clone {
             self.append_entry(step, repeated_child_entry(&child, clone));
         }
-        let started = self.volatile.starting_children.remove(&session);
+        let started = self.process.child_starts.starting_children.remove(&session);
         if started {
             self.report_loan(step, &child, &socket);
         }
@@ -240,11 +241,11 @@ impl Pod {
             step.accept_request(Some(reply), body);
         }
         let waits =
-            matches!(self.volatile.call_progress.get(&child.call_id), Some(CallProgress::Running { .. }));
+            matches!(self.work.calls.call_progress.get(&child.call_id), Some(CallProgress::Running { .. }));
         if !(started && waits) {
             return;
         }
-        if let Some(deadline) = self.volatile.spawn_deadlines.remove(&child.call_id) {
+        if let Some(deadline) = self.work.children.spawn_deadlines.remove(&child.call_id) {
             let wait = PodWait::new(child.call_id, vec![session], minke_record::WaitUntil::Any, deadline);
             return self.start_pod_wait(step, wait.with_child_text());
         }
@@ -269,8 +270,8 @@ impl Pod {
         code: &ErrorCode,
         message: String,
     ) {
-        self.volatile.watched_children.remove(&session);
-        self.volatile.starting_children.remove(&session);
+        self.work.children.watched_children.remove(&session);
+        self.process.child_starts.starting_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
@@ -281,7 +282,7 @@ impl Pod {
         for reply in self.take_restore_waiters(session) {
             m.refuse_request(Some(reply), CommandRefusal::new(code.clone(), message.clone()));
         }
-        self.volatile.spawn_deadlines.remove(&child.call_id);
+        self.work.children.spawn_deadlines.remove(&child.call_id);
         let ended = match code {
             ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::TooMany | ErrorCode::NotFound => {
                 CallEnd::Invalid { message }
@@ -299,8 +300,8 @@ impl Pod {
         (outcome, exit): (ChildOutcome, Option<i32>),
         paid: &[PodSpend],
     ) {
-        self.volatile.watched_children.remove(&session);
-        self.volatile.starting_children.remove(&session);
+        self.work.children.watched_children.remove(&session);
+        self.process.child_starts.starting_children.remove(&session);
         let Some(child) = self.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
             return;
         };
@@ -311,7 +312,7 @@ impl Pod {
         self.append_entry(step, end);
         let since = self.state.facts.heard.get(&session).copied().unwrap_or(0);
         step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
-        let stopped = self.volatile.stop_calls.remove(&session);
+        let stopped = self.work.children.stop_calls.remove(&session);
         if outcome == ChildOutcome::Crashed && stopped.is_none() {
             let status = exit.map(|exit| format!("exit status {exit}"));
             let event = PodEvent::ShutDown {
@@ -355,7 +356,7 @@ impl Pod {
     /// Removes an adopted child that its own parent has back. Its budget was adjusted when the parent
     /// restarted.
     fn apply_child_returned(&mut self, step: &mut StepBuilder, session: SessionId) {
-        self.volatile.watched_children.remove(&session);
+        self.work.children.watched_children.remove(&session);
         let child = self.state.child(session).filter(|child| child.ended.is_none());
         let Some(name) = child.map(|child| child.name.clone()) else { return };
         self.append_entry(
@@ -380,7 +381,7 @@ impl Pod {
     }
 
     fn watch_child(&mut self, step: &mut StepBuilder, session: SessionId, name: PodName) {
-        self.volatile.watched_children.insert(session);
+        self.work.children.watched_children.insert(session);
         step.add_effect(Effect::Child(ChildCommand::Watch { child: session, name }));
         let since = self.state.facts.heard.get(&session).copied().unwrap_or(0);
         step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
@@ -417,11 +418,11 @@ impl Pod {
     pub(crate) fn settle_lost_call(&mut self, step: &mut StepBuilder, call: &OpenCall) {
         let CallStage::Dispatched(dispatched) = &call.stage else { return };
         let child = self.child_of_call(call).map(|child| child.session);
-        if let Some(session) = child.filter(|session| self.volatile.watched_children.contains(session)) {
+        if let Some(session) = child.filter(|session| self.work.children.watched_children.contains(session)) {
             let progress =
                 CallProgress::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
-            self.volatile.call_progress.insert(call.call_id.clone(), progress);
-            self.volatile.lost_calls.push((call.call_id.clone(), session));
+            self.work.calls.call_progress.insert(call.call_id.clone(), progress);
+            self.work.children.lost_calls.push((call.call_id.clone(), session));
             return;
         }
         let result = self.lost_call_result(call);
@@ -455,10 +456,10 @@ impl Pod {
     }
 
     fn settle_lost_calls(&mut self, step: &mut StepBuilder, session: SessionId) {
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.volatile.lost_calls)
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.work.children.lost_calls)
             .into_iter()
             .partition(|(_, child)| *child == session);
-        self.volatile.lost_calls = later;
+        self.work.children.lost_calls = later;
         for (id, _) in now {
             let Some(call) = self.state.open_call(&id).cloned() else { continue };
             let result = self.lost_call_result(&call);

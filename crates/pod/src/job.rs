@@ -18,8 +18,9 @@ use minke_thread::{ACCEPTANCE_CALL_PREFIX, JobAction, JobTransition, Mandate, Re
 
 use crate::PodTimer;
 use crate::calls::CallResult;
+use crate::exit::StopMode;
 use crate::input::PodCommand;
-use crate::pod::{Pod, StepBuilder, StopMode};
+use crate::pod::{Pod, StepBuilder};
 use crate::run::RunStart;
 use crate::step::{CommandRefusal, Effect, ReplyBody};
 
@@ -80,15 +81,15 @@ impl Pod {
 
     /// Updates retries, acceptance and timers after a step.
     pub(crate) fn update_job(&mut self, step: &mut StepBuilder) {
-        if self.volatile.boot.is_none() || self.state.facts.job.is_none() {
+        if self.process.environment.boot.is_none() || self.state.facts.job.is_none() {
             return;
         }
-        let idle = self.state.facts.run.is_none() && self.volatile.stop_mode.is_none();
+        let idle = self.state.facts.run.is_none() && self.process.exit.stop_mode.is_none();
         if let Some(job) = self.open_job().filter(|_| idle).cloned() {
             self.schedule_job_retry(step, &job);
             self.start_acceptance(step, &job);
         }
-        let leaving = self.volatile.stop_mode == Some(StopMode::Now);
+        let leaving = self.process.exit.stop_mode == Some(StopMode::Now);
         let open = self.open_job().filter(|_| !leaving);
         // The host fires schedules; no pod waits for them.
         let waits = |job: &&JobFacts| job.state == JobState::Waiting && idle && !job.is_scheduled();
@@ -104,20 +105,20 @@ impl Pod {
                 });
             }
         };
-        set(PodTimer::JobRetry, self.volatile.job_timers.retry_at, wanted.retry_at);
-        set(PodTimer::JobDeadline, self.volatile.job_timers.deadline, wanted.deadline);
-        self.volatile.job_timers = wanted;
+        set(PodTimer::JobRetry, self.process.job_timers.retry_at, wanted.retry_at);
+        set(PodTimer::JobDeadline, self.process.job_timers.deadline, wanted.deadline);
+        self.process.job_timers = wanted;
     }
 
     /// Returns whether the job needs this process to keep running.
     pub(crate) fn job_keeps_process(&self) -> bool {
-        self.volatile.job_timers.retry_at.is_some() || self.open_job().is_some_and(|job| job.accepting)
+        self.process.job_timers.retry_at.is_some() || self.open_job().is_some_and(|job| job.accepting)
     }
 
     /// Returns the seconds of idleness after which the process exits; 0 means never. A pod without its client
     /// or with an ended job exits sooner.
     pub(crate) fn idle_exit_seconds(&self) -> u64 {
-        if self.volatile.is_orphaned {
+        if self.process.clients.is_orphaned {
             return ORPHAN_IDLE_S;
         }
         let usual = self.state.manifest.pod.idle_exit;
@@ -161,7 +162,7 @@ impl Pod {
     fn start_acceptance(&mut self, step: &mut StepBuilder, job: &JobFacts) {
         let here = |id: &CallId| id.0.starts_with(ACCEPTANCE_CALL_PREFIX);
         let is_started = self.state.facts.calls.iter().any(|call| here(&call.call_id))
-            || self.volatile.client_calls.iter().any(|client_call| here(&client_call.call.call_id));
+            || self.work.calls.client_calls.iter().any(|client_call| here(&client_call.call.call_id));
         if !job.accepting || job.state != JobState::Running || is_started {
             return;
         }
@@ -185,7 +186,7 @@ impl Pod {
     /// Starts the next attempt: its time has come or a person skipped the wait.
     pub(crate) fn start_attempt(&mut self, step: &mut StepBuilder) {
         let waits = self.open_job().is_some() && self.state.facts.run.is_none() && !self.is_scheduled();
-        if !waits || self.volatile.stop_mode.is_some() {
+        if !waits || self.process.exit.stop_mode.is_some() {
             return;
         }
         let by = self.job_actor();
@@ -210,17 +211,17 @@ impl Pod {
     pub(crate) fn enforce_deadline(&mut self, step: &mut StepBuilder) {
         let over =
             self.job_mandate().and_then(|mandate| mandate.deadline_ms()).is_some_and(|end| step.now >= end);
-        if !over || self.open_job().is_none() || self.volatile.stop_mode == Some(StopMode::Now) {
+        if !over || self.open_job().is_none() || self.process.exit.stop_mode == Some(StopMode::Now) {
             return;
         }
         if self.state.facts.run.is_none() || self.is_scheduled() {
             let by = self.minke_actor();
             return self.abandon_job(step, DEADLINE_REASON, &by);
         }
-        self.volatile.pause = None;
+        self.work.run.pause = None;
         self.cancel_reply(step);
         self.close_model_calls(step, DEADLINE_REASON);
-        self.volatile.stop_reason = "limit".to_owned();
+        self.work.reply.stop_reason = "limit".to_owned();
         self.end_turn(step, TurnResult::Cancelled);
         self.end_run(step, RunResult::LimitReached, Some(DEADLINE_REASON.to_owned()));
     }
@@ -241,7 +242,8 @@ impl Pod {
     }
 
     fn stop_acceptance(&mut self, step: &mut StepBuilder, why: &str) {
-        self.volatile
+        self.work
+            .calls
             .client_calls
             .retain(|client_call| !client_call.call.call_id.0.starts_with(ACCEPTANCE_CALL_PREFIX));
         let calls = self.state.facts.calls.iter().map(|call| call.call_id.clone());

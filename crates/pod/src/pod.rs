@@ -1,21 +1,29 @@
 //! The pod: `step` handles every input in every state.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use minke_record::{
-    Actor, Alert, AlertLevel, AlertSource, AskId, CallId, Carry, Draft, Durability, Entry, Extension,
-    IdGenerator, Kind, Millis, QueueId, Route, RunId, SessionId, limits,
+    Actor, Alert, AlertLevel, AlertSource, Carry, Draft, Durability, Entry, Extension, IdGenerator, Kind,
+    Millis, Route, RunId, limits,
 };
 
 use crate::calls::CallProgress;
-use crate::input::{BootInfo, InputKind, ModelCost, PodInput, WaitCondition};
-use crate::run::reply::ReplyDraft;
+use crate::calls::hooks::HookQueue;
+use crate::calls::table::CallTable;
+use crate::calls::undo_snapshot::CaptureState;
+use crate::children::scope_yield::ScopeYield;
+use crate::children::table::{ChildStarts, ChildTable};
+use crate::clients::{ClientTable, StateWaiter};
+use crate::environment::Environment;
+use crate::exit::{ExitState, StopMode};
+use crate::input::{InputKind, PodInput, WaitCondition};
+use crate::job::JobTimers;
+use crate::run::RunProgress;
+use crate::run::reply::{ReplyDraft, ReplyState};
 use crate::state::State;
 use crate::step::{
-    CommandRefusal, CommandReply, Effect, LiveEvent, LiveEventKind, OpenBlock, PodPhase, ReplyBody,
-    StatusReport, Step, StepEvent,
+    CommandRefusal, CommandReply, Effect, LiveEvent, LiveEventKind, OpenBlock, PodPhase, ReplyBody, Step,
+    StepEvent,
 };
-use crate::{PodTimer, ReplyId, ShutdownMode};
+use crate::{PodTimer, ReplyId};
 
 /// Margin before the carry limit, so that no step exceeds it.
 const CARRY_MARGIN: u64 = 1_000;
@@ -27,115 +35,42 @@ pub const NETWORK_DOMAIN: &str = "network";
 #[derive(Debug, Clone)]
 pub struct Pod {
     pub(crate) state: State,
-    pub(crate) volatile: Volatile,
+    pub(crate) process: ProcessState,
+    pub(crate) work: RunningWork,
 }
 
-/// State that is lost with the process. A restart must not depend on it.
+/// State of the process that survives a rebuild after a failed write. A restart must not depend on it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Volatile {
-    pub(crate) boot: Option<Box<BootInfo>>,
-    /// The route of a changed model.
-    pub(crate) changed_route: Option<Route>,
-    /// Number of models that failed in this run; the fallbacks before this index are skipped.
-    pub(crate) failed_models: usize,
-    /// When the interrupted run that waited for a time is resumed.
-    pub(crate) resume_at: Option<Millis>,
-    /// The user has been warned that no more recordings are stored.
-    pub(crate) warned_recordings_full: bool,
-    /// The streaming reply.
-    pub(crate) reply_draft: Option<ReplyDraft>,
-    /// Why the model stopped in the current turn.
-    pub(crate) stop_reason: String,
-    /// The current turn has calls, so another request must show their results.
-    pub(crate) turn_had_calls: bool,
-    /// Progress of the open calls.
-    pub(crate) call_progress: BTreeMap<CallId, CallProgress>,
-    /// Client calls that are not dispatched yet.
-    pub(crate) client_calls: Vec<crate::calls::client_calls::ClientCall>,
-    /// Instruction files for the next request, with the calls that led to them.
-    pub(crate) pending_instructions: Vec<(CallId, crate::input::NestedInstructions)>,
-    /// The number of the newest hook request.
-    pub(crate) last_hook_number: u64,
-    /// Inputs that wait for hooks.
-    pub(crate) pending_inputs: Vec<crate::calls::hooks::PendingInput>,
-    /// Queued inputs that hooks have checked, with their replacement text.
-    pub(crate) hooked_inputs: BTreeMap<QueueId, Option<String>>,
-    /// The run that ends unless hooks continue it.
-    pub(crate) pending_end: Option<crate::calls::hooks::PendingEnd>,
-    /// The run whose write scope is captured before its first command.
-    pub(crate) capturing_before: Option<RunId>,
-    /// The run whose write scope is captured after its end.
-    pub(crate) capturing_after: Option<RunId>,
-    /// The pod stops when this capture is done.
-    pub(crate) stop_after_capture: bool,
-    /// The write scope cannot be captured; the user has been warned.
-    pub(crate) capture_failed: bool,
-    /// A `pause` waits for calls to end.
-    pub(crate) pause: Option<PauseRequest>,
-    pub(crate) stop_mode: Option<StopMode>,
-    /// Another run follows the ending one, so the queue must not start a run.
-    pub(crate) queue_suspended: bool,
-    pub(crate) waiters: Vec<StateWaiter>,
-    pub(crate) client_count: usize,
-    pub(crate) command_count: usize,
-    pub(crate) idle_timer_set: bool,
-    /// The owner client has disconnected, so the pod exits when it is idle.
-    pub(crate) is_orphaned: bool,
-    /// The log cannot be written; new runs are refused.
-    pub(crate) storage_error: Option<String>,
-    pub(crate) published_status: Option<StatusReport>,
-    /// The time of the current step.
-    pub(crate) now: Millis,
-    /// Price and limits of a changed model.
-    pub(crate) changed_cost: Option<ModelCost>,
-    /// Children that this process is starting.
-    pub(crate) starting_children: BTreeSet<SessionId>,
-    /// Children of earlier processes whose state is being checked.
-    pub(crate) watched_children: BTreeSet<SessionId>,
-    /// Clients that wait for a child to restart.
-    pub(crate) restore_waiters: Vec<(SessionId, ReplyId)>,
-    /// Calls that stop a child.
-    pub(crate) stop_calls: BTreeMap<SessionId, CallId>,
-    /// Deadlines of spawn calls that wait for their child.
-    pub(crate) spawn_deadlines: BTreeMap<CallId, Millis>,
-    /// Calls of an earlier process that end when the state of their child is known.
-    pub(crate) lost_calls: Vec<(CallId, SessionId)>,
-    pub(crate) pod_waits: Vec<crate::children::wait::PodWait>,
-    pub(crate) last_wait_number: u64,
-    /// A message arrived in this step.
-    pub(crate) message_received: bool,
-    /// Asks of children that a wait has already returned.
-    pub(crate) reported_asks: BTreeSet<AskId>,
-    /// The report in flight.
-    pub(crate) report_in_flight: Option<u64>,
-    /// The pod is exiting and waits for its reports to arrive.
-    pub(crate) outbox_flushing: bool,
-    /// The pod exits because it is idle.
-    pub(crate) exits_idle: bool,
-    pub(crate) scope_yield: crate::children::scope_yield::ScopeYield,
+pub(crate) struct ProcessState {
+    pub(crate) environment: Environment,
+    pub(crate) clients: ClientTable,
+    pub(crate) exit: ExitState,
+    pub(crate) hooks: HookQueue,
+    pub(crate) child_starts: ChildStarts,
+    pub(crate) scope_yield: ScopeYield,
     /// The deadline of the budget, as the timer is set.
     pub(crate) wall_deadline: Option<Millis>,
-    pub(crate) repeated_failure: Option<crate::run::loop_guard::RepeatedFailure>,
-    pub(crate) loop_warned_at: Option<u32>,
-    pub(crate) job_timers: crate::job::JobTimers,
+    pub(crate) job_timers: JobTimers,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PauseRequest {
-    pub(crate) reason: Option<String>,
+impl ProcessState {
+    /// Returns this state without its part of the running work.
+    fn without_work(self) -> ProcessState {
+        let environment = Environment { failed_models: 0, now: 0, ..self.environment };
+        ProcessState { environment, ..self }
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopMode {
-    /// After the open run.
-    AfterRun,
-    Now,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct StateWaiter {
-    pub(crate) reply: ReplyId,
-    pub(crate) condition: WaitCondition,
+/// State of the running work. It is lost with the process and by a rebuild after a failed write.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunningWork {
+    pub(crate) calls: CallTable,
+    pub(crate) children: ChildTable,
+    pub(crate) reply: ReplyState,
+    pub(crate) run: RunProgress,
+    pub(crate) capture: CaptureState,
+    /// The report in flight.
+    pub(crate) report_in_flight: Option<u64>,
 }
 
 /// The step being built: its time, ids and result.
@@ -164,40 +99,13 @@ impl StepBuilder {
 impl Pod {
     /// Creates a pod from its log. Its first input is `InputKind::Boot`.
     pub fn new(state: State) -> Pod {
-        Pod { state, volatile: Volatile::default() }
+        Pod { state, process: ProcessState::default(), work: RunningWork::default() }
     }
 
     /// Rebuilds the pod from the log after a failed write. Keeps the state of the process but not of running
     /// work.
     pub fn rebuild_from(state: State, old: Pod) -> Pod {
-        let volatile = Volatile {
-            boot: old.volatile.boot,
-            changed_route: old.volatile.changed_route,
-            stop_mode: old.volatile.stop_mode,
-            capturing_after: old.volatile.capturing_after,
-            stop_after_capture: old.volatile.stop_after_capture,
-            client_count: old.volatile.client_count,
-            command_count: old.volatile.command_count,
-            waiters: old.volatile.waiters,
-            idle_timer_set: old.volatile.idle_timer_set,
-            is_orphaned: old.volatile.is_orphaned,
-            published_status: old.volatile.published_status,
-            storage_error: old.volatile.storage_error,
-            last_hook_number: old.volatile.last_hook_number,
-            pending_inputs: old.volatile.pending_inputs,
-            hooked_inputs: old.volatile.hooked_inputs,
-            changed_cost: old.volatile.changed_cost,
-            starting_children: old.volatile.starting_children,
-            restore_waiters: old.volatile.restore_waiters,
-            scope_yield: old.volatile.scope_yield,
-            outbox_flushing: old.volatile.outbox_flushing,
-            exits_idle: old.volatile.exits_idle,
-            last_wait_number: old.volatile.last_wait_number,
-            wall_deadline: old.volatile.wall_deadline,
-            job_timers: old.volatile.job_timers,
-            ..Volatile::default()
-        };
-        Pod { state, volatile }
+        Pod { state, process: old.process.without_work(), work: RunningWork::default() }
     }
 
     pub fn state(&self) -> &State {
@@ -206,7 +114,7 @@ impl Pod {
 
     /// Returns the blocks of the reply that have begun and not ended.
     pub fn open_blocks(&self) -> Vec<OpenBlock> {
-        self.volatile.reply_draft.as_ref().map(ReplyDraft::open_blocks).unwrap_or_default()
+        self.work.reply.reply_draft.as_ref().map(ReplyDraft::open_blocks).unwrap_or_default()
     }
 
     /// Handles one input. The result is already applied to this pod: if it cannot be written, rebuild the pod
@@ -217,7 +125,7 @@ impl Pod {
             ids: IdGenerator::new(input.now, input.seed),
             result: Step::default(),
         };
-        self.volatile.now = m.now;
+        self.process.environment.now = m.now;
         match input.kind {
             InputKind::Boot(boot) => self.boot_pod(&mut m, boot),
             InputKind::Command(request) => self.handle_command(&mut m, *request),
@@ -235,13 +143,13 @@ impl Pod {
             InputKind::Child(news) => self.apply_child_event(&mut m, *news),
             InputKind::Timer(timer) => self.handle_timer(&mut m, timer),
             InputKind::Signal => self.stop_interrupted(&mut m, "a signal"),
-            InputKind::ClientCount(count) => self.volatile.client_count = count,
+            InputKind::ClientCount(count) => self.process.clients.client_count = count,
             InputKind::OwnerDisconnected => self.handle_owner_disconnect(&mut m),
-            InputKind::CommandCount(count) => self.volatile.command_count = count,
+            InputKind::CommandCount(count) => self.process.clients.command_count = count,
             InputKind::StorageFailed { message } => self.handle_storage_failure(&mut m, message),
             InputKind::StorageRestored => self.handle_storage_restored(&mut m),
             InputKind::Routes { route, no_route, fallbacks, costs } => {
-                if let Some(boot) = &mut self.volatile.boot {
+                if let Some(boot) = &mut self.process.environment.boot {
                     (boot.route, boot.no_route, boot.fallbacks) = (route, no_route, fallbacks);
                     boot.costs = costs;
                 }
@@ -328,13 +236,14 @@ impl Pod {
 
     /// Returns the route of the next request.
     pub(crate) fn current_route(&self) -> Option<&Route> {
-        if let Some(last) = self.volatile.failed_models.checked_sub(1) {
-            return self.volatile.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
+        if let Some(last) = self.process.environment.failed_models.checked_sub(1) {
+            return self.process.environment.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
         }
-        self.volatile
+        self.process
+            .environment
             .changed_route
             .as_ref()
-            .or_else(|| self.volatile.boot.as_ref().and_then(|boot| boot.route.as_ref()))
+            .or_else(|| self.process.environment.boot.as_ref().and_then(|boot| boot.route.as_ref()))
     }
 
     pub(crate) fn minke_actor(&self) -> Actor {
@@ -343,7 +252,7 @@ impl Pod {
 
     /// Returns the phase: the one that the log implies, or stopping.
     pub fn phase(&self) -> PodPhase {
-        match self.volatile.stop_mode {
+        match self.process.exit.stop_mode {
             Some(StopMode::Now) => PodPhase::Stopping,
             Some(StopMode::AfterRun) | None => self.state.phase(),
         }
@@ -353,16 +262,17 @@ impl Pod {
         match timer {
             PodTimer::PauseGrace => self.end_pause_grace(step),
             PodTimer::IdleExit => {
-                self.volatile.idle_timer_set = false;
+                self.process.clients.idle_timer_set = false;
                 if self.can_exit_idle() {
-                    self.volatile.exits_idle = true;
+                    self.process.exit.exits_idle = true;
                     self.stop_interrupted(step, "idle exit");
                 }
             }
             PodTimer::Retry(call) => self.retry_request(step, call),
             PodTimer::Wait(reply) => {
-                if let Some(at) = self.volatile.waiters.iter().position(|waiter| waiter.reply == reply) {
-                    self.volatile.waiters.remove(at);
+                if let Some(at) = self.process.clients.waiters.iter().position(|waiter| waiter.reply == reply)
+                {
+                    self.process.clients.waiters.remove(at);
                     step.accept_request(Some(reply), ReplyBody::Waited { reached: false });
                 }
             }
@@ -383,8 +293,10 @@ impl Pod {
             WaitCondition::Seq(seq) => pod.state.next_seq > seq,
         };
         let (done, rest): (Vec<StateWaiter>, Vec<StateWaiter>) =
-            std::mem::take(&mut self.volatile.waiters).into_iter().partition(|w| reached(self, w.condition));
-        self.volatile.waiters = rest;
+            std::mem::take(&mut self.process.clients.waiters)
+                .into_iter()
+                .partition(|w| reached(self, w.condition));
+        self.process.clients.waiters = rest;
         for waiter in done {
             m.add_effect(Effect::ClearTimer { timer: PodTimer::Wait(waiter.reply) });
             m.accept_request(Some(waiter.reply), ReplyBody::Waited { reached: true });
@@ -395,34 +307,34 @@ impl Pod {
     /// waits for an ask.
     fn can_exit_idle(&self) -> bool {
         let waits = self.status().waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
-        self.volatile.client_count == 0
-            && self.volatile.command_count == 0
-            && self.volatile.pending_inputs.is_empty()
-            && self.volatile.client_calls.iter().all(|guest| guest.ask.is_some())
+        self.process.clients.client_count == 0
+            && self.process.clients.command_count == 0
+            && self.process.hooks.pending_inputs.is_empty()
+            && self.work.calls.client_calls.iter().all(|guest| guest.ask.is_some())
             && self.state.live_children().next().is_none()
-            && self.volatile.resume_at.is_none()
+            && self.work.run.resume_at.is_none()
             && !self.job_keeps_process()
-            && self.volatile.call_progress.values().all(|work| matches!(work, CallProgress::Asking(_)))
-            && self.volatile.stop_mode.is_none()
+            && self.work.calls.call_progress.values().all(|work| matches!(work, CallProgress::Asking(_)))
+            && self.process.exit.stop_mode.is_none()
             && (self.state.facts.run.is_none() || waits)
     }
 
     /// Handles the disconnect of the owner client: the pod exits soon after its work is done.
     fn handle_owner_disconnect(&mut self, step: &mut StepBuilder) {
-        self.volatile.is_orphaned = true;
-        if std::mem::take(&mut self.volatile.idle_timer_set) {
+        self.process.clients.is_orphaned = true;
+        if std::mem::take(&mut self.process.clients.idle_timer_set) {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
         }
     }
 
     fn update_idle_timer(&mut self, m: &mut StepBuilder) {
         let seconds = self.idle_exit_seconds();
-        let can_exit = self.volatile.boot.is_some() && seconds > 0 && self.can_exit_idle();
-        if can_exit && !self.volatile.idle_timer_set {
-            self.volatile.idle_timer_set = true;
+        let can_exit = self.process.environment.boot.is_some() && seconds > 0 && self.can_exit_idle();
+        if can_exit && !self.process.clients.idle_timer_set {
+            self.process.clients.idle_timer_set = true;
             m.add_effect(Effect::SetTimer { timer: PodTimer::IdleExit, at: m.now + seconds * 1_000 });
-        } else if !can_exit && self.volatile.idle_timer_set {
-            self.volatile.idle_timer_set = false;
+        } else if !can_exit && self.process.clients.idle_timer_set {
+            self.process.clients.idle_timer_set = false;
             m.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
         }
     }
@@ -448,14 +360,5 @@ fn belongs_to_run(kind: &Kind) -> bool {
         Kind::ToolDispatch(e) => e.by.is_none(),
         Kind::ToolResult(e) => e.by.is_none(),
         _ => true,
-    }
-}
-
-impl From<ShutdownMode> for StopMode {
-    fn from(mode: ShutdownMode) -> StopMode {
-        match mode {
-            ShutdownMode::AfterRun => StopMode::AfterRun,
-            ShutdownMode::Now => StopMode::Now,
-        }
     }
 }

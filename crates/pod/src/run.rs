@@ -18,13 +18,15 @@ use minke_model::Sampling;
 use minke_prompts::Snippet;
 use minke_record::{
     Actor, AlertLevel, AlertSource, Continues, DequeueReason, Dequeued, EndResult, ErrorCode, History,
-    InputSegment, Invoke, Item, Kind, Large, LlmCall, Purpose, QueueId, QueueMode, Queued, Reserved, Role,
-    RunCompleted, RunErrored, RunId, RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem,
+    InputSegment, Invoke, Item, Kind, Large, LlmCall, Millis, Purpose, QueueId, QueueMode, Queued, Reserved,
+    Role, RunCompleted, RunErrored, RunId, RunResult, SegmentReason, SegmentStart, SystemEntry, SystemItem,
     SystemKind, Text, ToolSpec, Trigger, TurnEnd, TurnResult, UserInput, has_unread_references,
 };
 
+use crate::calls::hooks::PendingEnd;
+use crate::exit::StopMode;
 use crate::input::ResolvedReferences;
-use crate::pod::{Pod, StepBuilder, StopMode};
+use crate::pod::{Pod, StepBuilder};
 use crate::run::reply::ReplyDraft;
 use crate::step::{CommandRefusal, Effect};
 
@@ -50,15 +52,35 @@ pub(crate) struct RunInput {
     pub(crate) queued: Option<QueueId>,
 }
 
+/// Progress of the open run in this process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunProgress {
+    /// The current turn has calls, so another request must show their results.
+    pub(crate) turn_had_calls: bool,
+    /// A `pause` waits for calls to end.
+    pub(crate) pause: Option<PauseRequest>,
+    /// When the interrupted run that waited for a time is resumed.
+    pub(crate) resume_at: Option<Millis>,
+    /// Another run follows the ending one, so the queue must not start a run.
+    pub(crate) queue_suspended: bool,
+    /// The run that ends unless hooks continue it.
+    pub(crate) pending_end: Option<PendingEnd>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PauseRequest {
+    pub(crate) reason: Option<String>,
+}
+
 impl Pod {
     /// Returns why no run can start now.
     pub(crate) fn run_refusal(&self) -> Option<CommandRefusal> {
-        if let Some(message) = &self.volatile.storage_error {
+        if let Some(message) = &self.process.exit.storage_error {
             let message = format!("could not write the log: {message}; free disk space and try again");
             return Some(CommandRefusal::new(ErrorCode::StorageFailed, message));
         }
         if self.current_route().is_none() {
-            let why = self.volatile.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
+            let why = self.process.environment.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
             return Some(CommandRefusal::new(
                 ErrorCode::InvalidRequest,
                 format!("there is no model to ask: {why}"),
@@ -74,8 +96,8 @@ impl Pod {
     /// Starts a run. First closes the calls of an earlier one, because providers refuse calls without
     /// results.
     pub(crate) fn start_run(&mut self, step: &mut StepBuilder, start: RunStart) -> RunId {
-        self.volatile.failed_models = 0;
-        self.volatile.repeated_failure = None;
+        self.process.environment.failed_models = 0;
+        self.work.calls.repeated_failure = None;
         self.cancel_scheduled_resume(step);
         let interrupted = self.state.resumable_run().is_some() || self.has_model_calls();
         self.append_entry(step, Invoke { trigger: start.trigger, by: start.by, attempt: 1, continues: None });
@@ -106,7 +128,7 @@ impl Pod {
 
     /// Resumes a paused or interrupted run: settles its open calls by class, then asks the model.
     pub(crate) fn resume_run(&mut self, step: &mut StepBuilder, by: Actor) -> Option<RunId> {
-        self.volatile.failed_models = 0;
+        self.process.environment.failed_models = 0;
         self.cancel_scheduled_resume(step);
         let last = self.state.resumable_run()?;
         let invoke = Invoke {
@@ -118,7 +140,7 @@ impl Pod {
         self.append_entry(step, invoke);
         self.ensure_segment(step);
         let id = self.open_run_id();
-        self.volatile.stop_reason = "resumed".to_owned();
+        self.work.reply.stop_reason = "resumed".to_owned();
         self.publish_status(step);
         if self.has_model_calls() {
             self.settle_interrupted_calls(step);
@@ -147,7 +169,7 @@ impl Pod {
 
     /// Starts a new segment if system prompt, tools or configuration have changed.
     fn ensure_segment(&mut self, step: &mut StepBuilder) {
-        let Some(boot) = &self.volatile.boot else { return };
+        let Some(boot) = &self.process.environment.boot else { return };
         let mut config = serde_json::json!({ "route": self.current_route(), "max_tokens": self.state.manifest.worker.max_tokens });
         if let (Some(costs), Some(members)) = (self.known_costs(), config.as_object_mut()) {
             members.insert(COSTS_KEY.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
@@ -204,7 +226,7 @@ impl Pod {
         self.append_instructions(step);
         self.remind_of_tasks(step);
         self.publish_running_status(step);
-        self.volatile.turn_had_calls = false;
+        self.work.run.turn_had_calls = false;
         let limit = self.state.manifest.worker.max_turns;
         let Some(run) = &self.state.facts.run else { return };
         let turn = run.turn;
@@ -273,13 +295,13 @@ impl Pod {
                 continues,
             },
         );
-        self.volatile.reply_draft = Some(ReplyDraft::new(call, request.prompt.clone()));
+        self.work.reply.reply_draft = Some(ReplyDraft::new(call, request.prompt.clone()));
         step.add_effect(Effect::AskModel { call, prompt: request.prompt });
     }
 
     /// Publishes `status{running}` before the first request of a run, after its input.
     fn publish_running_status(&mut self, step: &mut StepBuilder) {
-        if self.volatile.published_status.as_ref().is_none_or(|told| told.phase != self.phase()) {
+        if self.process.clients.published_status.as_ref().is_none_or(|told| told.phase != self.phase()) {
             self.publish_status(step);
         }
     }
@@ -287,8 +309,8 @@ impl Pod {
     /// Continues the run after a reply or result: more calls, the next request, or the end.
     pub(crate) fn continue_run(&mut self, m: &mut StepBuilder) {
         if self.state.facts.run.is_none()
-            || self.volatile.reply_draft.is_some()
-            || self.volatile.pause.is_some()
+            || self.work.reply.reply_draft.is_some()
+            || self.work.run.pause.is_some()
         {
             return;
         }
@@ -296,11 +318,11 @@ impl Pod {
             return; // waits for the hooks
         }
         if self.has_model_calls() {
-            self.volatile.turn_had_calls = true;
+            self.work.run.turn_had_calls = true;
             return self.advance_calls(m);
         }
         self.end_turn(m, TurnResult::Finished);
-        if self.volatile.turn_had_calls || self.has_pending_notes() {
+        if self.work.run.turn_had_calls || self.has_pending_notes() {
             return self.send_next_request(m, None);
         }
         if !self.ask_hooks_before_end(m) {
@@ -311,7 +333,7 @@ impl Pod {
     pub(crate) fn end_turn(&mut self, step: &mut StepBuilder, result: TurnResult) {
         if let Some(run) = self.state.facts.run.as_ref().filter(|run| run.in_turn) {
             let turn = run.turn;
-            let stop_reason = std::mem::take(&mut self.volatile.stop_reason);
+            let stop_reason = std::mem::take(&mut self.work.reply.stop_reason);
             self.append_entry(step, TurnEnd { turn, result, stop_reason });
         }
     }
@@ -331,7 +353,7 @@ impl Pod {
     }
 
     pub(crate) fn fail_run_with(&mut self, m: &mut StepBuilder, end: RunErrored) {
-        self.volatile.stop_reason = "error".to_owned();
+        self.work.reply.stop_reason = "error".to_owned();
         self.end_turn(m, TurnResult::Error);
         self.finish_run(m, end.into());
     }
@@ -353,18 +375,19 @@ impl Pod {
         if let Some(run) = captured.filter(|_| !interrupted) {
             self.capture_after_run(step, run);
         }
-        self.volatile.capturing_before = None;
-        self.volatile.pending_end = None;
-        self.volatile
+        self.work.capture.capturing_before = None;
+        self.work.run.pending_end = None;
+        self.work
+            .calls
             .call_progress
             .retain(|id, _| self.state.open_call(id).is_some_and(|call| call.by.is_some()));
-        self.volatile.pause = None;
-        self.volatile.turn_had_calls = false;
+        self.work.run.pause = None;
+        self.work.run.turn_had_calls = false;
         self.publish_status(step);
-        match self.volatile.stop_mode {
+        match self.process.exit.stop_mode {
             Some(StopMode::AfterRun) => self.begin_stop(step),
             Some(StopMode::Now) => {}
-            None if self.volatile.queue_suspended => {}
+            None if self.work.run.queue_suspended => {}
             None => {
                 self.start_next_queued(step);
             }
@@ -412,8 +435,13 @@ impl Pod {
         if !has_unread_references(&queued.segments, &queued.attached) {
             return Ok(queued);
         }
-        let read =
-            self.volatile.boot.iter().flat_map(|boot| &boot.references).find(|(id, _)| *id == queued.id);
+        let read = self
+            .process
+            .environment
+            .boot
+            .iter()
+            .flat_map(|boot| &boot.references)
+            .find(|(id, _)| *id == queued.id);
         match read {
             Some((_, Ok(read))) => {
                 let ResolvedReferences { input, attached } = read.clone();

@@ -17,7 +17,7 @@ impl Pod {
             PodPhase::Idle => {}
             PodPhase::Paused => {
                 let waiting = |until| WaitStatus { on: WaitingOn::Time, until: Some(until) };
-                status.waiting = self.volatile.resume_at.map(waiting);
+                status.waiting = self.work.run.resume_at.map(waiting);
             }
             PodPhase::Compacting => status.activity = Some(PodActivity::Compacting),
             PodPhase::Stopping => status.activity = Some(PodActivity::Stopping),
@@ -30,7 +30,8 @@ impl Pod {
                 }
                 if status.activity == Some(PodActivity::Child) {
                     let until = self
-                        .volatile
+                        .work
+                        .children
                         .pod_waits
                         .iter()
                         .map(crate::children::wait::PodWait::wait_deadline)
@@ -43,7 +44,7 @@ impl Pod {
                 }
             }
         }
-        if status.activity.is_none() && !self.volatile.pending_inputs.is_empty() {
+        if status.activity.is_none() && !self.process.hooks.pending_inputs.is_empty() {
             // An input waits for hooks; show that the pod is not stuck.
             status.activity = Some(PodActivity::Hook);
         }
@@ -57,15 +58,16 @@ impl Pod {
     }
 
     fn current_activity(&self) -> PodActivity {
-        let waits = |id: &CallId| self.volatile.pod_waits.iter().any(|wait| wait.is_for_call(id));
+        let waits = |id: &CallId| self.work.children.pod_waits.iter().any(|wait| wait.is_for_call(id));
         let busy = self
-            .volatile
+            .work
+            .calls
             .call_progress
             .iter()
             .any(|(id, work)| !matches!(work, CallProgress::Asking(_)) && !waits(id));
-        if self.volatile.reply_draft.is_some() {
+        if self.work.reply.reply_draft.is_some() {
             PodActivity::Model
-        } else if !busy && !self.volatile.pod_waits.is_empty() && self.state.facts.asks.is_empty() {
+        } else if !busy && !self.work.children.pod_waits.is_empty() && self.state.facts.asks.is_empty() {
             PodActivity::Child
         } else if busy || self.state.facts.asks.is_empty() {
             PodActivity::Tool
@@ -76,7 +78,7 @@ impl Pod {
 
     /// Returns the running tool and its target, for example `Note NOTES.md`.
     fn activity_detail(&self) -> Option<String> {
-        let running = self.volatile.call_progress.iter().find_map(|(id, work)| match work {
+        let running = self.work.calls.call_progress.iter().find_map(|(id, work)| match work {
             CallProgress::Running { action, .. } => Some((id, action)),
             CallProgress::Preparing(_)
             | CallProgress::AskingHooks(_)
@@ -96,8 +98,8 @@ impl Pod {
     /// Publishes the status if it has changed.
     pub(crate) fn publish_status(&mut self, step: &mut StepBuilder) {
         let status = self.status();
-        if self.volatile.published_status.as_ref() != Some(&status) {
-            self.volatile.published_status = Some(status.clone());
+        if self.process.clients.published_status.as_ref() != Some(&status) {
+            self.process.clients.published_status = Some(status.clone());
             self.publish_live(step, LiveEventKind::Status(status));
         }
     }

@@ -148,7 +148,7 @@ impl Pod {
             self.expire_ask(m, id); // its timer has not fired yet
         }
         check_answer(&self.state, m.now, &answer)?;
-        let is_client_call = self.volatile.client_calls.iter().any(|guest| guest.ask == Some(id));
+        let is_client_call = self.work.calls.client_calls.iter().any(|guest| guest.ask == Some(id));
         if !is_client_call && *disposition == Disposition::ClientCallOnly {
             return Err(CommandRefusal::new(
                 ErrorCode::NotFound,
@@ -195,7 +195,7 @@ impl Pod {
             return;
         }
         if let Some(call_id) = &call_id {
-            self.volatile.call_progress.remove(call_id);
+            self.work.calls.call_progress.remove(call_id);
         }
         match self.phase() {
             PodPhase::Paused if decision == Decision::Abort => {

@@ -30,12 +30,12 @@ impl Pod {
         let found = |client_call: &ClientCall| {
             client_call.call.call_id == *id && client_call.ask.is_none() && is_busy(&client_call.progress)
         };
-        let at = self.volatile.client_calls.iter().position(found)?;
-        Some(self.volatile.client_calls.remove(at))
+        let at = self.work.calls.client_calls.iter().position(found)?;
+        Some(self.work.calls.client_calls.remove(at))
     }
 
     pub(crate) fn is_client_call(&self, id: &CallId) -> bool {
-        self.volatile.client_calls.iter().any(|client_call| client_call.call.call_id == *id)
+        self.work.calls.client_calls.iter().any(|client_call| client_call.call.call_id == *id)
     }
 
     /// Handles the prepared client call, or the reason why it is invalid.
@@ -83,13 +83,13 @@ impl Pod {
     fn apply_client_gate_decision(&mut self, step: &mut StepBuilder, call: OpenCall, next: GateDecision) {
         match next {
             GateDecision::Wait(progress) => {
-                self.volatile.client_calls.push(ClientCall { call, progress, ask: None })
+                self.work.calls.client_calls.push(ClientCall { call, progress, ask: None })
             }
             GateDecision::Run(ready) => self.dispatch_call(step, &call, ready),
             GateDecision::Ask { ready, digest } => {
                 let ask = self.ask_for_approval(step, &call, &ready, digest);
                 let progress = CallProgress::Asking(ready.prepared.action);
-                self.volatile.client_calls.push(ClientCall { call, progress, ask: Some(ask) });
+                self.work.calls.client_calls.push(ClientCall { call, progress, ask: Some(ask) });
             }
             GateDecision::Settle(result) => self.settle_call_by(step, &call.call_id, result, call.by),
         }
@@ -104,14 +104,15 @@ impl Pod {
         decision: &Decision,
         note: Option<String>,
     ) -> bool {
-        let Some(client_call) = self.volatile.client_calls.iter_mut().find(|guest| guest.ask == Some(ask.id))
+        let Some(client_call) =
+            self.work.calls.client_calls.iter_mut().find(|guest| guest.ask == Some(ask.id))
         else {
             return false;
         };
         client_call.ask = None;
         if !decision.is_approval() {
             let (call_id, by) = (client_call.call.call_id.clone(), client_call.call.by.clone());
-            self.volatile.client_calls.retain(|guest| guest.call.call_id != call_id);
+            self.work.calls.client_calls.retain(|guest| guest.call.call_id != call_id);
             let result = refused_result(answer_verdict(decision, note.as_deref()));
             self.settle_call_by(step, &call_id, result, by);
             return true;

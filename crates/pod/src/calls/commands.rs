@@ -11,10 +11,12 @@ use serde_json::Value;
 use crate::calls::CallProgress;
 use crate::calls::asks::AskAnswer;
 use crate::calls::client_calls::ClientCall;
+use crate::clients::StateWaiter;
+use crate::exit::StopMode;
 use crate::input::{
     CommandRequest, HookVerdict, PodCommand, RewindRequest, RunMode, SessionUpdate, ShutdownMode,
 };
-use crate::pod::{Pod, StateWaiter, StepBuilder, StopMode};
+use crate::pod::{Pod, StepBuilder};
 use crate::run::{RunInput, RunStart, SegmentInit, run_trigger};
 use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
 use crate::table::{Disposition, disposition};
@@ -175,9 +177,9 @@ impl Pod {
             Disposition::Queue => self.enqueue_input(step, request, QueueMode::Queue),
             Disposition::Steer => self.enqueue_input(step, request, QueueMode::Steer),
             Disposition::CancelThenStart => {
-                self.volatile.queue_suspended = true;
+                self.work.run.queue_suspended = true;
                 self.cancel_run(step, "interrupted by a new input");
-                self.volatile.queue_suspended = false;
+                self.work.run.queue_suspended = false;
                 Ok(self.start_input_run(step, request))
             }
             _ => Ok(self.start_input_run(step, request)),
@@ -323,7 +325,7 @@ impl Pod {
         call_id: Option<CallId>,
     ) -> Result<ReplyBody, CommandRefusal> {
         let limit = self.state.manifest.pod.limits.methods;
-        if self.volatile.client_calls.len() as u64 >= limit {
+        if self.work.calls.client_calls.len() as u64 >= limit {
             return Err(CommandRefusal::new(
                 ErrorCode::TooMany,
                 format!("{limit} client calls are already waiting"),
@@ -355,7 +357,7 @@ impl Pod {
             stage: CallStage::Wished,
             by: Some(by),
         };
-        self.volatile.client_calls.push(ClientCall {
+        self.work.calls.client_calls.push(ClientCall {
             call,
             progress: CallProgress::Preparing(None),
             ask: None,
@@ -410,9 +412,9 @@ impl Pod {
             self.append_entry(m, ConfigChanged { key, value, by: by.clone() });
         }
         if let Some(route) = changes.route {
-            self.volatile.changed_route = Some(route);
-            self.volatile.changed_cost = changes.cost;
-            self.volatile.failed_models = 0;
+            self.process.environment.changed_route = Some(route);
+            self.process.environment.changed_cost = changes.cost;
+            self.process.environment.failed_models = 0;
         }
         if let Some(goal) = changes.goal {
             let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
@@ -434,7 +436,7 @@ impl Pod {
             return ReplyBody::Ok;
         }
         if mode == ShutdownMode::AfterRun && self.state.facts.run.is_some() {
-            self.volatile.stop_mode = Some(StopMode::AfterRun);
+            self.process.exit.stop_mode = Some(StopMode::AfterRun);
         } else {
             self.shut_down_now(step);
         }
@@ -454,7 +456,7 @@ impl Pod {
         };
         let at = m.now.saturating_add(timeout_ms.min(MAX_WAIT_MS));
         m.add_effect(Effect::SetTimer { timer: PodTimer::Wait(reply), at });
-        self.volatile.waiters.push(StateWaiter { reply, condition });
+        self.process.clients.waiters.push(StateWaiter { reply, condition });
     }
 }
 

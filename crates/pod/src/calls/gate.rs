@@ -123,7 +123,7 @@ impl Pod {
         {
             return GateDecision::Settle(refused_result(answer_verdict(decision, note.as_deref())));
         }
-        if self.volatile.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
+        if self.process.environment.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
             return GateDecision::Wait(self.ask_hooks(step, call, (prepared, verdict, rewrite)));
         }
         self.decide_call(call, ready_call(prepared, verdict, rewrite))
@@ -284,7 +284,7 @@ impl Pod {
         let hosts = sandbox.network.allowed_hosts();
         let broad_roots = self.unapproved_broad_roots();
         let by = |posture: Posture, rules| PolicyContext {
-            own_scope: self.volatile.boot.as_ref().map(|boot| &boot.own_dirs),
+            own_scope: self.process.environment.boot.as_ref().map(|boot| &boot.own_dirs),
             hosts: &hosts,
             unprotected_paths: &sandbox.lifted,
             broad_roots: &broad_roots,
@@ -317,7 +317,7 @@ impl Pod {
 
     /// Returns the sandbox backend of this process.
     pub fn sandbox_backend(&self) -> SandboxBackend {
-        self.volatile.boot.as_ref().map_or(SandboxBackend::Unavailable, |boot| boot.sandbox)
+        self.process.environment.boot.as_ref().map_or(SandboxBackend::Unavailable, |boot| boot.sandbox)
     }
 
     /// Returns the answer to actions without a rule: the configured one or the default of the sandbox, at

@@ -7,6 +7,8 @@
 //! Invariants: nothing of a blocked input is in the log (`a_hook_blocks_an_input`); hooks continue a run at
 //! most `MAX_CONTINUES` times (`hooks_cannot_keep_a_run_for_ever`).
 
+use std::collections::BTreeMap;
+
 use minke_prompts::Snippet;
 use minke_record::{
     Actor, ActorKind, AlertLevel, AlertSource, CallId, Content, DequeueReason, Dequeued, ErrorCode, Inbox,
@@ -50,14 +52,25 @@ pub(crate) struct PendingEnd {
     continues: u32,
 }
 
+/// Requests to hooks, and the inputs that wait for their replies.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HookQueue {
+    /// The number of the newest hook request.
+    pub(crate) last_hook_number: u64,
+    /// Inputs that wait for hooks.
+    pub(crate) pending_inputs: Vec<PendingInput>,
+    /// Queued inputs that hooks have checked, with their replacement text.
+    pub(crate) hooked_inputs: BTreeMap<QueueId, Option<String>>,
+}
+
 impl Pod {
     pub(crate) fn next_hook_number(&mut self) -> u64 {
-        self.volatile.last_hook_number = self.volatile.last_hook_number.wrapping_add(1);
-        self.volatile.last_hook_number
+        self.process.hooks.last_hook_number = self.process.hooks.last_hook_number.wrapping_add(1);
+        self.process.hooks.last_hook_number
     }
 
     fn hook_points(&self) -> crate::HookPoints {
-        self.volatile.boot.as_ref().map(|boot| boot.hook_points).unwrap_or_default()
+        self.process.environment.boot.as_ref().map(|boot| boot.hook_points).unwrap_or_default()
     }
 
     pub(crate) fn apply_hook_reply(
@@ -88,11 +101,13 @@ impl Pod {
             return self.apply_client_hook_verdict(m, id, number, verdict);
         }
         let asked = |work: &CallProgress| matches!(work, CallProgress::AskingHooks(hooked) if hooked.number == number);
-        if !self.volatile.call_progress.get(id).is_some_and(asked) {
+        if !self.work.calls.call_progress.get(id).is_some_and(asked) {
             return;
         }
         let Some(call) = self.state.open_call(id).cloned() else { return };
-        let Some(CallProgress::AskingHooks(hooked)) = self.volatile.call_progress.remove(id) else { return };
+        let Some(CallProgress::AskingHooks(hooked)) = self.work.calls.call_progress.remove(id) else {
+            return;
+        };
         self.append_hook_context(m, &verdict);
         let decision = self.apply_hook_verdict(m, &call, *hooked, verdict);
         self.apply_gate_decision(m, &call, decision);
@@ -116,7 +131,7 @@ impl Pod {
         if !self.hook_points().user_prompt || request.from.actor != ActorKind::Person || input.is_empty() {
             return Some(request);
         }
-        if self.volatile.pending_inputs.len() >= MAX_PENDING_INPUTS {
+        if self.process.hooks.pending_inputs.len() >= MAX_PENDING_INPUTS {
             let message = format!("{MAX_PENDING_INPUTS} inputs already wait for hooks; send the input again");
             step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
             return None;
@@ -134,7 +149,7 @@ impl Pod {
         from: Actor,
     ) {
         let number = self.next_hook_number();
-        self.volatile.pending_inputs.push(PendingInput { number, source });
+        self.process.hooks.pending_inputs.push(PendingInput { number, source });
         let question = Box::new(HookRequest::UserPrompt { input, from });
         m.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
     }
@@ -142,11 +157,12 @@ impl Pod {
     /// Asks hooks about an input that was queued while no pod ran. Returns whether the input must wait.
     pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder, queued: &Queued) -> bool {
         let asks = self.hook_points().user_prompt && queued.from.actor == ActorKind::Person;
-        if !asks || self.volatile.hooked_inputs.contains_key(&queued.id) {
+        if !asks || self.process.hooks.hooked_inputs.contains_key(&queued.id) {
             return false;
         }
         let pending = self
-            .volatile
+            .process
+            .hooks
             .pending_inputs
             .iter()
             .any(|parked| parked.source == PendingSource::Queued(queued.id));
@@ -158,7 +174,7 @@ impl Pod {
     }
 
     fn apply_prompt_hook_verdict(&mut self, m: &mut StepBuilder, number: u64, verdict: HookVerdict) {
-        let Some(at) = self.volatile.pending_inputs.iter().position(|pending| pending.number == number)
+        let Some(at) = self.process.hooks.pending_inputs.iter().position(|pending| pending.number == number)
         else {
             return;
         };
@@ -168,7 +184,7 @@ impl Pod {
             verdict.by.as_deref().map_or_else(|| "a hook".to_owned(), |by| format!("hook `{by}`")),
             verdict.reason.as_deref().unwrap_or("it gives no reason")
         );
-        match self.volatile.pending_inputs.remove(at).source {
+        match self.process.hooks.pending_inputs.remove(at).source {
             PendingSource::Command(request) if blocked => {
                 m.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
             }
@@ -188,7 +204,7 @@ impl Pod {
                 self.start_next_queued(m);
             }
             PendingSource::Queued(id) => {
-                self.volatile.hooked_inputs.insert(id, verdict.rewritten.clone());
+                self.process.hooks.hooked_inputs.insert(id, verdict.rewritten.clone());
                 self.append_hook_context(m, &verdict);
                 self.start_oldest_queued(m);
             }
@@ -197,7 +213,7 @@ impl Pod {
 
     /// Returns the queued input with the text that a hook has substituted.
     pub(crate) fn take_hooked_segments(&mut self, queued: &Queued) -> Vec<InputSegment> {
-        match self.volatile.hooked_inputs.remove(&queued.id).flatten() {
+        match self.process.hooks.hooked_inputs.remove(&queued.id).flatten() {
             Some(text) => replace_input_text(&queued.segments, &text),
             None => queued.segments.clone(),
         }
@@ -210,7 +226,7 @@ impl Pod {
         code: &ErrorCode,
         why: &str,
     ) -> usize {
-        let pending = std::mem::take(&mut self.volatile.pending_inputs);
+        let pending = std::mem::take(&mut self.process.hooks.pending_inputs);
         let count = pending.len();
         for parked in pending {
             if let PendingSource::Command(request) = parked.source {
@@ -227,7 +243,8 @@ impl Pod {
             return false;
         }
         let continues = self
-            .volatile
+            .work
+            .run
             .pending_end
             .filter(|pending_end| pending_end.run == run)
             .map_or(0, |ending| ending.continues);
@@ -238,7 +255,7 @@ impl Pod {
             self.append_alert(step, AlertLevel::Warn, AlertSource::Policy, message);
             return false;
         }
-        self.volatile.pending_end = Some(PendingEnd { run, is_waiting: true, continues });
+        self.work.run.pending_end = Some(PendingEnd { run, is_waiting: true, continues });
         let question = Box::new(HookRequest::BeforeStop { text: self.last_assistant_text(), continues });
         step.add_effect(Effect::AskHooks { point: HookPoint::BeforeStop(run), question });
         true
@@ -247,19 +264,20 @@ impl Pod {
     /// Returns whether hooks are being asked about the end of the open run.
     pub(crate) fn is_waiting_for_end_hooks(&self) -> bool {
         let run = self.state.facts.run.as_ref().map(|run| run.id);
-        self.volatile
+        self.work
+            .run
             .pending_end
             .is_some_and(|pending_end| pending_end.is_waiting && Some(pending_end.run) == run)
     }
 
     fn apply_end_hook_verdict(&mut self, step: &mut StepBuilder, run: RunId, verdict: HookVerdict) {
         if !self.is_waiting_for_end_hooks()
-            || self.volatile.pending_end.is_none_or(|ending| ending.run != run)
+            || self.work.run.pending_end.is_none_or(|ending| ending.run != run)
         {
             return;
         }
         let blocked = verdict.outcome != Judgement::Allow;
-        if let Some(pending_end) = &mut self.volatile.pending_end {
+        if let Some(pending_end) = &mut self.work.run.pending_end {
             pending_end.is_waiting = false;
             pending_end.continues += u32::from(blocked);
         }

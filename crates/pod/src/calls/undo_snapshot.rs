@@ -10,15 +10,24 @@ use minke_record::{AlertLevel, AlertSource, Large, RunId, Snapshot, SnapshotFile
 use crate::pod::{Pod, StepBuilder};
 use crate::step::Effect;
 
+/// The capture before the first command of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CaptureState {
+    /// The run whose write scope is captured before its first command.
+    pub(crate) capturing_before: Option<RunId>,
+    /// The write scope cannot be captured; the user has been warned.
+    pub(crate) capture_failed: bool,
+}
+
 impl Pod {
     /// Returns whether a command must wait for the capture, and requests the capture if necessary.
     pub(crate) fn start_capture_if_needed(&mut self, step: &mut StepBuilder) -> bool {
         let Some(run) = self.state.facts.run.as_ref().filter(|run| !run.captured) else { return false };
-        if self.volatile.capture_failed {
+        if self.work.capture.capture_failed {
             return false;
         }
-        if self.volatile.capturing_before != Some(run.id) {
-            self.volatile.capturing_before = Some(run.id);
+        if self.work.capture.capturing_before != Some(run.id) {
+            self.work.capture.capturing_before = Some(run.id);
             step.add_effect(Effect::Capture { run: run.id, when: SnapshotWhen::Before });
         }
         true
@@ -26,7 +35,7 @@ impl Pod {
 
     /// Requests a capture after the run, so that its changes can be compared.
     pub(crate) fn capture_after_run(&mut self, step: &mut StepBuilder, run: RunId) {
-        self.volatile.capturing_after = Some(run);
+        self.process.exit.capturing_after = Some(run);
         step.add_effect(Effect::Capture { run, when: SnapshotWhen::After });
     }
 
@@ -40,12 +49,12 @@ impl Pod {
         let before = *when == SnapshotWhen::Before;
         if before {
             let open = self.state.facts.run.as_ref().is_some_and(|open| open.id == run);
-            if self.volatile.capturing_before != Some(run) || !open {
+            if self.work.capture.capturing_before != Some(run) || !open {
                 return; // the run has ended
             }
-            self.volatile.capturing_before = None;
-        } else if self.volatile.capturing_after == Some(run) {
-            self.volatile.capturing_after = None;
+            self.work.capture.capturing_before = None;
+        } else if self.process.exit.capturing_after == Some(run) {
+            self.process.exit.capturing_after = None;
         }
         match captured {
             Ok(files) => {
@@ -56,14 +65,14 @@ impl Pod {
                 );
             }
             Err(why) => {
-                self.volatile.capture_failed = true;
+                self.work.capture.capture_failed = true;
                 let message = format!("what commands change here cannot be undone: {why}");
                 self.append_alert(m, AlertLevel::Warn, AlertSource::Pod, message);
             }
         }
         if before {
             self.dispatch_ready_calls(m);
-        } else if self.volatile.stop_after_capture && self.volatile.capturing_after.is_none() {
+        } else if self.process.exit.stop_after_capture && self.process.exit.capturing_after.is_none() {
             self.flush_and_exit(m);
         }
     }

@@ -63,7 +63,8 @@ impl Pod {
             return;
         }
         let ask = serde_json::to_value(ask).expect("an ask is plain data");
-        let socket = self.volatile.boot.as_ref().map(|boot| boot.socket.clone()).unwrap_or_default();
+        let socket =
+            self.process.environment.boot.as_ref().map(|boot| boot.socket.clone()).unwrap_or_default();
         self.append_report(m, PodEvent::Asked { pod_name: self.own_name(), ask, socket, wake: None });
     }
 
@@ -87,11 +88,11 @@ impl Pod {
 
     /// Sends the oldest report if none is in flight.
     pub(crate) fn send_next_report(&mut self, step: &mut StepBuilder) {
-        if self.volatile.report_in_flight.is_some() || self.volatile.boot.is_none() {
+        if self.work.report_in_flight.is_some() || self.process.environment.boot.is_none() {
             return;
         }
         if let Some(report) = self.state.facts.outbox.front() {
-            self.volatile.report_in_flight = Some(report.seq);
+            self.work.report_in_flight = Some(report.seq);
             let (seq, to, event) = (report.seq, report.to, report.event.clone());
             step.add_effect(Effect::Child(ChildCommand::Report { seq, to, event }));
         }
@@ -99,13 +100,13 @@ impl Pod {
 
     /// Handles the acknowledgement of a report.
     pub(crate) fn acknowledge_report(&mut self, m: &mut StepBuilder, seq: u64) {
-        if self.volatile.report_in_flight == Some(seq) {
-            self.volatile.report_in_flight = None;
+        if self.work.report_in_flight == Some(seq) {
+            self.work.report_in_flight = None;
         }
         if self.state.facts.outbox.iter().any(|report| report.seq == seq) {
             self.append_entry(m, OutboxAck { seq });
         }
-        if self.volatile.outbox_flushing && self.state.facts.outbox.is_empty() {
+        if self.process.exit.outbox_flushing && self.state.facts.outbox.is_empty() {
             m.add_effect(Effect::ClearTimer { timer: PodTimer::OutboxFlush });
             self.exit_process(m);
         }
@@ -113,13 +114,13 @@ impl Pod {
 
     /// Sends a final report and exits when the outbox is empty or after a timeout.
     pub(crate) fn flush_and_exit(&mut self, step: &mut StepBuilder) {
-        self.volatile.stop_after_capture = false;
-        let can_report = self.volatile.storage_error.is_none() && self.parent_session().is_some();
-        if !can_report || self.volatile.outbox_flushing {
+        self.process.exit.stop_after_capture = false;
+        let can_report = self.process.exit.storage_error.is_none() && self.parent_session().is_some();
+        if !can_report || self.process.exit.outbox_flushing {
             return self.exit_process(step);
         }
-        self.volatile.outbox_flushing = true;
-        let outcome = if self.volatile.exits_idle { ChildOutcome::Slept } else { ChildOutcome::Stopped };
+        self.process.exit.outbox_flushing = true;
+        let outcome = if self.process.exit.exits_idle { ChildOutcome::Slept } else { ChildOutcome::Stopped };
         let (pod_name, result) = (self.own_name(), None);
         self.append_report(
             step,
@@ -130,13 +131,13 @@ impl Pod {
 
     /// Exits after the timeout; unsent reports stay in the log.
     pub(crate) fn end_flush(&mut self, m: &mut StepBuilder) {
-        if self.volatile.outbox_flushing {
+        if self.process.exit.outbox_flushing {
             self.exit_process(m);
         }
     }
 
     fn exit_process(&mut self, step: &mut StepBuilder) {
-        self.volatile.outbox_flushing = false;
+        self.process.exit.outbox_flushing = false;
         self.publish_live(step, LiveEventKind::Shutdown);
         step.add_effect(Effect::Exit);
     }

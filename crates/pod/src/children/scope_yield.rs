@@ -33,9 +33,9 @@ impl Pod {
         reply: Option<ReplyId>,
     ) -> Result<(), CommandRefusal> {
         let free = self.state.live_children().next().is_none()
-            && self.volatile.call_progress.is_empty()
-            && self.volatile.client_calls.is_empty()
-            && self.volatile.command_count == 0;
+            && self.work.calls.call_progress.is_empty()
+            && self.work.calls.client_calls.is_empty()
+            && self.process.clients.command_count == 0;
         if !free {
             let message = "children, calls or commands of this pod still use its scope";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
@@ -44,9 +44,9 @@ impl Pod {
             let message = "this pod's scope is a loan: its parent gets it back when the pod stops";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        self.volatile.scope_yield.yield_waiters.extend(reply);
-        if !self.volatile.scope_yield.is_released {
-            self.volatile.scope_yield.is_released = true;
+        self.process.scope_yield.yield_waiters.extend(reply);
+        if !self.process.scope_yield.is_released {
+            self.process.scope_yield.is_released = true;
         }
         step.add_effect(Effect::Child(ChildCommand::ReleaseScope));
         Ok(())
@@ -54,7 +54,7 @@ impl Pod {
 
     /// Returns whether the write scope is released.
     pub(crate) fn has_yielded_scope(&self) -> bool {
-        self.volatile.scope_yield.is_released
+        self.process.scope_yield.is_released
     }
 
     /// Holds a command that needs the scope until it is acquired. Returns the command if it need not wait.
@@ -73,15 +73,15 @@ impl Pod {
                 | PodCommand::Notify { auto_run: true, .. }
                 | PodCommand::PodEvent { .. }
         );
-        if !self.volatile.scope_yield.is_released || !needs {
+        if !self.process.scope_yield.is_released || !needs {
             return Some(request);
         }
-        if self.volatile.scope_yield.waiting_commands.len() >= MAX_WAITING_COMMANDS {
+        if self.process.scope_yield.waiting_commands.len() >= MAX_WAITING_COMMANDS {
             let message = format!("{MAX_WAITING_COMMANDS} commands already wait for this pod's scope");
             step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
             return None;
         }
-        self.volatile.scope_yield.waiting_commands.push(request);
+        self.process.scope_yield.waiting_commands.push(request);
         step.add_effect(Effect::Child(ChildCommand::AcquireScope));
         None
     }
@@ -93,11 +93,11 @@ impl Pod {
         released: bool,
         problem: Option<String>,
     ) {
-        let waiters = std::mem::take(&mut self.volatile.scope_yield.yield_waiters);
-        self.volatile.scope_yield.is_released = released;
+        let waiters = std::mem::take(&mut self.process.scope_yield.yield_waiters);
+        self.process.scope_yield.is_released = released;
         if let Some(problem) = problem {
             // The scope is unchanged; report the error to all waiting clients.
-            let waiting = std::mem::take(&mut self.volatile.scope_yield.waiting_commands).into_iter();
+            let waiting = std::mem::take(&mut self.process.scope_yield.waiting_commands).into_iter();
             for reply in waiters.into_iter().map(Some).chain(waiting.map(|request| request.reply)) {
                 m.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
             }
@@ -109,7 +109,7 @@ impl Pod {
             }
             return;
         }
-        let waiting = std::mem::take(&mut self.volatile.scope_yield.waiting_commands);
+        let waiting = std::mem::take(&mut self.process.scope_yield.waiting_commands);
         for request in waiting {
             self.handle_command(m, request);
         }

@@ -146,9 +146,9 @@ impl Pod {
             },
         );
         if wait {
-            self.volatile.spawn_deadlines.insert(id.clone(), step.now.saturating_add(SPAWN_WAIT_MS));
+            self.work.children.spawn_deadlines.insert(id.clone(), step.now.saturating_add(SPAWN_WAIT_MS));
         }
-        self.volatile.starting_children.insert(session);
+        self.process.child_starts.starting_children.insert(session);
         let request = SpawnRequest {
             call_id: id.clone(),
             parent: about.session,
@@ -215,7 +215,7 @@ impl Pod {
                 clone: child.clone.clone(),
             },
         );
-        self.volatile.starting_children.insert(session);
+        self.process.child_starts.starting_children.insert(session);
         // Requests, spawns and time keep their limits of the whole session.
         let budget = budget.map(|all| Budget { usd: all.usd, tokens: all.tokens, ..Budget::default() });
         let restore =
@@ -232,12 +232,12 @@ impl Pod {
     ) -> Result<(), CommandRefusal> {
         let session = stopped.session;
         let known = self.state.child(session).cloned();
-        let waits = self.volatile.starting_children.contains(&session);
+        let waits = self.process.child_starts.starting_children.contains(&session);
         if !waits && known.as_ref().is_some_and(|child| child.ended.is_none()) {
             let message = format!("pod `{}` is already running", stopped.name);
             return Err(CommandRefusal::new(minke_record::ErrorCode::AlreadyRunning, message));
         }
-        self.volatile.restore_waiters.extend(reply.map(|reply| (session, reply)));
+        self.process.child_starts.restore_waiters.extend(reply.map(|reply| (session, reply)));
         if waits {
             return Ok(());
         }
@@ -248,10 +248,11 @@ impl Pod {
     }
 
     pub(crate) fn take_restore_waiters(&mut self, session: SessionId) -> Vec<ReplyId> {
-        let (these, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.volatile.restore_waiters)
-            .into_iter()
-            .partition(|(child, _)| *child == session);
-        self.volatile.restore_waiters = others;
+        let (these, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.process.child_starts.restore_waiters)
+                .into_iter()
+                .partition(|(child, _)| *child == session);
+        self.process.child_starts.restore_waiters = others;
         these.into_iter().map(|(_, reply)| reply).collect()
     }
 }

@@ -71,25 +71,27 @@ impl PodWait {
 
 impl Pod {
     pub(crate) fn start_pod_wait(&mut self, step: &mut StepBuilder, wait: PodWait) {
-        self.volatile.last_wait_number += 1;
-        let wait = PodWait { number: self.volatile.last_wait_number, ..wait };
+        self.process.child_starts.last_wait_number += 1;
+        let wait = PodWait { number: self.process.child_starts.last_wait_number, ..wait };
         let timer = PodTimer::WaitPods(wait.number);
         step.add_effect(Effect::SetTimer { timer, at: wait.deadline.max(step.now) });
-        self.volatile.pod_waits.push(wait);
+        self.work.children.pod_waits.push(wait);
     }
 
     /// Marks that a message has arrived; it ends all waits.
     pub(crate) fn mark_message_received(&mut self) {
-        self.volatile.message_received = true;
+        self.work.children.message_received = true;
     }
 
     /// After every step: finishes waits that have ended.
     pub(crate) fn finish_pod_waits(&mut self, step: &mut StepBuilder) {
-        let message = std::mem::take(&mut self.volatile.message_received);
-        let waits = self.volatile.pod_waits.clone();
+        let message = std::mem::take(&mut self.work.children.message_received);
+        let waits = self.work.children.pod_waits.clone();
         for wait in waits {
-            let running =
-                matches!(self.volatile.call_progress.get(&wait.call_id), Some(CallProgress::Running { .. }));
+            let running = matches!(
+                self.work.calls.call_progress.get(&wait.call_id),
+                Some(CallProgress::Running { .. })
+            );
             if !running {
                 // Closed by a pause, a cancel or an end.
                 self.remove_pod_wait(step, &wait);
@@ -102,13 +104,13 @@ impl Pod {
     }
 
     fn remove_pod_wait(&mut self, m: &mut StepBuilder, wait: &PodWait) {
-        self.volatile.pod_waits.retain(|other| other.number != wait.number);
+        self.work.children.pod_waits.retain(|other| other.number != wait.number);
         m.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
     }
 
     /// Returns whether this call waits for other pods.
     pub fn is_waiting_for_pods(&self, id: &CallId) -> bool {
-        self.volatile.pod_waits.iter().any(|wait| wait.is_for_call(id))
+        self.work.children.pod_waits.iter().any(|wait| wait.is_for_call(id))
     }
 
     fn awaited_children(&self, wait: &PodWait) -> Vec<&OpenChild> {
@@ -119,7 +121,7 @@ impl Pod {
         let children = self.awaited_children(wait);
         if children
             .iter()
-            .any(|child| child.asks.iter().any(|ask| !self.volatile.reported_asks.contains(&ask.id)))
+            .any(|child| child.asks.iter().any(|ask| !self.work.children.reported_asks.contains(&ask.id)))
         {
             return Some(WaitEnd::Ask);
         }
@@ -147,7 +149,7 @@ impl Pod {
         {
             let since = self.state.facts.read_to.get(&child).copied().unwrap_or(0);
             let (call_id, max_bytes, detail) = (wait.call_id.clone(), MAX_TEXT_BYTES, false);
-            self.volatile.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
+            self.work.children.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
             let read = ChildCommand::Read { call_id, child, name, since, max_bytes, detail };
             return step.add_effect(Effect::Child(read));
         }
@@ -164,8 +166,8 @@ impl Pod {
         ended: &CallEnd,
     ) -> bool {
         let found = |wait: &PodWait| wait.call_id == *id && wait.reading_text.is_some();
-        let Some(at) = self.volatile.pod_waits.iter().position(found) else { return false };
-        let wait = self.volatile.pod_waits.remove(at);
+        let Some(at) = self.work.children.pod_waits.iter().position(found) else { return false };
+        let wait = self.work.children.pod_waits.remove(at);
         let text = match ended {
             CallEnd::Done(output) => output.content.clone().unwrap_or_else(|| output.summary.clone()),
             CallEnd::Failed { message } | CallEnd::Invalid { message } => {
@@ -199,7 +201,7 @@ impl Pod {
             );
         }
         let asked: Vec<AskId> = children.iter().flat_map(|child| &child.asks).map(|ask| ask.id).collect();
-        self.volatile.reported_asks.extend(asked);
+        self.work.children.reported_asks.extend(asked);
         let summary = match end {
             WaitEnd::Event => match wait.until {
                 WaitUntil::All => "all have ended their runs",

@@ -27,19 +27,19 @@ impl Pod {
             return;
         }
         if !matches!(outcome, Outcome::Failed | Outcome::Invalid | Outcome::Refused | Outcome::TimedOut) {
-            self.volatile.repeated_failure = None;
+            self.work.calls.repeated_failure = None;
             return;
         }
         let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
         let before =
-            self.volatile.repeated_failure.take().filter(|f| f.tool == tool && f.arguments == arguments);
+            self.work.calls.repeated_failure.take().filter(|f| f.tool == tool && f.arguments == arguments);
         let times = before.map_or(1, |failing| failing.times.saturating_add(1));
-        self.volatile.repeated_failure = Some(RepeatedFailure { tool, arguments, times });
+        self.work.calls.repeated_failure = Some(RepeatedFailure { tool, arguments, times });
     }
 
     /// Before a request: warns about a loop or ends the run. Returns whether the run continues.
     pub(crate) fn pass_loop_guard(&mut self, step: &mut StepBuilder) -> bool {
-        let Some(RepeatedFailure { tool, times, .. }) = self.volatile.repeated_failure.clone() else {
+        let Some(RepeatedFailure { tool, times, .. }) = self.work.calls.repeated_failure.clone() else {
             return true;
         };
         if times >= END_AT {
@@ -47,8 +47,8 @@ impl Pod {
             self.end_run(step, RunResult::LimitReached, Some(reason));
             return false;
         }
-        if times >= WARN_AT && self.volatile.loop_warned_at != Some(times) {
-            self.volatile.loop_warned_at = Some(times);
+        if times >= WARN_AT && self.work.calls.loop_warned_at != Some(times) {
+            self.work.calls.loop_warned_at = Some(times);
             if times == WARN_AT {
                 let message = format!("the same call of {tool} has failed {times} times in a row");
                 self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);

@@ -23,6 +23,17 @@ use crate::step::{Effect, LiveEventKind, OpenBlock};
 /// Maximum number of continuations of one turn after a broken stream.
 const MAX_CONTINUATIONS: u32 = 3;
 
+/// The reply of the model and its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReplyState {
+    /// The streaming reply.
+    pub(crate) reply_draft: Option<ReplyDraft>,
+    /// Why the model stopped in the current turn.
+    pub(crate) stop_reason: String,
+    /// The user has been warned that no more recordings are stored.
+    pub(crate) warned_recordings_full: bool,
+}
+
 /// A reply being received.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplyDraft {
@@ -93,7 +104,7 @@ impl ReplyDraft {
 
 impl Pod {
     pub(crate) fn apply_model_event(&mut self, step: &mut StepBuilder, call: u64, event: ModelEvent) {
-        if self.volatile.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+        if self.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
             return; // a stopped request
         }
         match event {
@@ -101,19 +112,19 @@ impl Pod {
             ModelEvent::Delta { index, text } => self.extend_block(step, index, text),
             ModelEvent::BlockStop { index, end } => self.finish_block(step, index, end),
             ModelEvent::Usage(usage) => {
-                if let Some(reply) = &mut self.volatile.reply_draft {
+                if let Some(reply) = &mut self.work.reply.reply_draft {
                     reply.usage = Some(usage);
                 }
             }
             ModelEvent::StopDetail { text } => {
-                if let Some(reply) = &mut self.volatile.reply_draft {
+                if let Some(reply) = &mut self.work.reply.reply_draft {
                     reply.stop_detail = Some(text);
                 }
             }
             ModelEvent::Unknown { kind, text } => self.warn_unknown_block(step, &kind, &text),
             ModelEvent::RecordingPart(_) => {} // only for the recording
             ModelEvent::Recording { blob } => {
-                if let Some(reply) = &mut self.volatile.reply_draft {
+                if let Some(reply) = &mut self.work.reply.reply_draft {
                     reply.recording = Some(blob);
                 }
             }
@@ -122,7 +133,7 @@ impl Pod {
     }
 
     fn start_block(&mut self, m: &mut StepBuilder, index: u32, kind: BlockKind) {
-        let Some(reply) = &mut self.volatile.reply_draft else { return };
+        let Some(reply) = &mut self.work.reply.reply_draft else { return };
         // Ids of the provider are not stored: they repeat, and a session may continue with another provider.
         let id = CallId(format!("call_{}_{index}", reply.call));
         let start_kind = match &kind {
@@ -141,7 +152,7 @@ impl Pod {
     }
 
     fn extend_block(&mut self, step: &mut StepBuilder, index: u32, text: String) {
-        let block = self.volatile.reply_draft.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
+        let block = self.work.reply.reply_draft.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
         let Some(block) = block else {
             return self.fail_invalid_stream(step, &format!("a piece of block {index}, which has not begun"));
         };
@@ -155,7 +166,7 @@ impl Pod {
     }
 
     fn finish_block(&mut self, m: &mut StepBuilder, index: u32, end: BlockEnd) {
-        let Some(reply) = &mut self.volatile.reply_draft else { return };
+        let Some(reply) = &mut self.work.reply.reply_draft else { return };
         let call = reply.call;
         let by = format!("{}/{}", reply.prompt.route.provider, reply.prompt.route.model);
         let Some(block) = reply.blocks.remove(&index) else {
@@ -186,7 +197,7 @@ impl Pod {
 
     /// Fails the request, because a malformed stream is an error of the provider.
     fn fail_invalid_stream(&mut self, step: &mut StepBuilder, live_kind: &str) {
-        let Some(call) = self.volatile.reply_draft.as_ref().map(|reply| reply.call) else { return };
+        let Some(call) = self.work.reply.reply_draft.as_ref().map(|reply| reply.call) else { return };
         step.add_effect(Effect::StopModel { call });
         let failure = ModelError {
             kind: ModelErrorKind::Permanent,
@@ -200,7 +211,7 @@ impl Pod {
     /// Finishes the draft: partial text becomes an entry, partial thinking and incomplete calls are dropped.
     /// Returns the remaining facts about the reply.
     pub(crate) fn finish_draft(&mut self, step: &mut StepBuilder) -> FinishedReply {
-        let Some(reply) = self.volatile.reply_draft.take() else { return FinishedReply::default() };
+        let Some(reply) = self.work.reply.reply_draft.take() else { return FinishedReply::default() };
         let had_blocks = !reply.is_untouched();
         let (mut has_entries, mut has_text, mut refusal) = (reply.has_entries, reply.has_text, reply.refusal);
         for block in reply.blocks.into_values() {
@@ -249,8 +260,8 @@ impl Pod {
         let stream_blob = finished.as_ref().map(|blob| blob.name.blob.clone());
         let stream_bytes = finished.as_ref().map(|blob| blob.name.bytes);
         self.append_entry(step, LlmEnd { call, outcome, attempts, stream_blob, stream_bytes });
-        if !fits && !self.volatile.warned_recordings_full {
-            self.volatile.warned_recordings_full = true;
+        if !fits && !self.work.reply.warned_recordings_full {
+            self.work.reply.warned_recordings_full = true;
             let message = format!(
                 "the recordings of this session have reached {} bytes (session.record_max_bytes); no more are kept",
                 self.state.manifest.session.record_max_bytes
@@ -269,9 +280,9 @@ impl Pod {
 
     /// Cancels the reply. Returns whether it has an entry.
     pub(crate) fn cancel_reply(&mut self, m: &mut StepBuilder) -> bool {
-        let Some(call) = self.volatile.reply_draft.as_ref().map(|reply| reply.call) else { return false };
+        let Some(call) = self.work.reply.reply_draft.as_ref().map(|reply| reply.call) else { return false };
         m.add_effect(Effect::StopModel { call });
-        if self.volatile.reply_draft.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
+        if self.work.reply.reply_draft.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
             m.add_effect(Effect::ClearTimer { timer: PodTimer::Retry(call) });
         }
         let finished = self.finish_draft(m);
@@ -282,7 +293,7 @@ impl Pod {
 
     /// Schedules a retry if the request failed before any output. Returns whether it did.
     fn schedule_request_retry(&mut self, step: &mut StepBuilder, failure: &ModelError) -> bool {
-        let Some(reply) = self.volatile.reply_draft.as_mut().filter(|reply| reply.is_untouched()) else {
+        let Some(reply) = self.work.reply.reply_draft.as_mut().filter(|reply| reply.is_untouched()) else {
             return false;
         };
         let RetryDecision::Wait { ms } =
@@ -325,7 +336,7 @@ impl Pod {
     /// Makes the next attempt.
     pub(crate) fn retry_request(&mut self, step: &mut StepBuilder, call: u64) {
         let waiting = |reply: &&mut ReplyDraft| reply.call == call && reply.retry_at.is_some();
-        if let Some(reply) = self.volatile.reply_draft.as_mut().filter(waiting) {
+        if let Some(reply) = self.work.reply.reply_draft.as_mut().filter(waiting) {
             reply.retry_at = None;
             step.add_effect(Effect::AskModel { call, prompt: reply.prompt.clone() });
             if self.state.facts.run.as_ref().is_some_and(|run| run.waits_until.is_some()) {
@@ -339,7 +350,7 @@ impl Pod {
     }
 
     pub(crate) fn handle_model_failure(&mut self, m: &mut StepBuilder, call: u64, failure: ModelError) {
-        if self.volatile.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+        if self.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
             return;
         }
         if self.schedule_request_retry(m, &failure) {
@@ -358,7 +369,7 @@ impl Pod {
         self.append_request_end(m, finished, outcome);
         if self.has_model_calls() {
             // Complete calls arrived before the break: they run, and the next request shows their results.
-            self.volatile.stop_reason = "broken".to_owned();
+            self.work.reply.stop_reason = "broken".to_owned();
             return self.continue_run(m);
         }
         // A break inside thinking or the only call leaves no entry; the request is repeated all the same.
@@ -385,10 +396,14 @@ impl Pod {
     /// Continues the run with the next model of `model.fallback`. Returns whether there is one.
     fn try_fallback_model(&mut self, step: &mut StepBuilder, call: u64, failure: &ModelError) -> bool {
         let failed = self.current_route().map(model_name).unwrap_or_default();
-        let next =
-            self.volatile.boot.as_ref().and_then(|boot| boot.fallbacks.get(self.volatile.failed_models));
+        let next = self
+            .process
+            .environment
+            .boot
+            .as_ref()
+            .and_then(|boot| boot.fallbacks.get(self.process.environment.failed_models));
         let Some(next) = next.map(model_name) else { return false };
-        self.volatile.failed_models += 1;
+        self.process.environment.failed_models += 1;
         let message = format!("{failed} is unavailable; the run continues with {next}: {}", failure.message);
         self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);
         let reason = format!("{failed} failed: {}", failure.message);

@@ -24,7 +24,7 @@ impl Pod {
         let (has_entries, has_text) = (finished.has_entries, finished.has_text);
         let refusal = RefusedReply::from_stop(stop, &mut finished, self.has_model_calls());
         self.append_request_end(step, finished, LlmOutcome::Done);
-        self.volatile.stop_reason = stop.as_str().to_owned();
+        self.work.reply.stop_reason = stop.as_str().to_owned();
         if let Some(refusal) = refusal {
             return self.end_refused_reply(step, refusal);
         }
@@ -56,7 +56,7 @@ impl Pod {
     fn end_refused_reply(&mut self, step: &mut StepBuilder, refusal: RefusedReply) {
         self.close_model_calls(step, "the reply that made this call was refused");
         let RefusedReply { stop, message } = refusal;
-        self.volatile.stop_reason = stop.as_str().to_owned();
+        self.work.reply.stop_reason = stop.as_str().to_owned();
         self.end_turn(step, TurnResult::Error);
         let end = RunErrored { code: ErrorCode::Refused, message, retryable: false, retry_after_ms: None };
         self.fail_run_with(step, end);

@@ -6,7 +6,9 @@ use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, T
 
 use crate::PodTimer;
 use crate::calls::CallResult;
-use crate::pod::{PauseRequest, Pod, StepBuilder, StopMode};
+use crate::exit::StopMode;
+use crate::pod::{Pod, StepBuilder};
+use crate::run::PauseRequest;
 use crate::step::{Effect, ReplyBody};
 use crate::table::Disposition;
 
@@ -21,12 +23,12 @@ impl Pod {
         disposition: &Disposition,
         detail: Option<String>,
     ) -> ReplyBody {
-        if *disposition == Disposition::NoChange || self.volatile.pause.is_some() {
+        if *disposition == Disposition::NoChange || self.work.run.pause.is_some() {
             return ReplyBody::Ok;
         }
         self.cancel_reply(step);
         let wait = self.stop_pure_calls(step);
-        self.volatile.pause = Some(PauseRequest { reason: detail });
+        self.work.run.pause = Some(PauseRequest { reason: detail });
         if wait {
             step.add_effect(Effect::SetTimer { timer: PodTimer::PauseGrace, at: step.now + PAUSE_GRACE_MS });
         } else {
@@ -44,7 +46,7 @@ impl Pod {
     }
 
     pub(crate) fn end_pause_grace(&mut self, step: &mut StepBuilder) {
-        if self.volatile.pause.is_none() {
+        if self.work.run.pause.is_none() {
             return;
         }
         for call_id in self.running_model_calls() {
@@ -56,8 +58,8 @@ impl Pod {
     }
 
     fn finish_pause(&mut self, m: &mut StepBuilder) {
-        let reason = self.volatile.pause.take().and_then(|pausing| pausing.reason);
-        self.volatile.stop_reason = "paused".to_owned();
+        let reason = self.work.run.pause.take().and_then(|pausing| pausing.reason);
+        self.work.reply.stop_reason = "paused".to_owned();
         self.end_turn(m, TurnResult::Paused);
         self.end_run(m, RunResult::Paused, reason);
     }
@@ -90,7 +92,7 @@ impl Pod {
 
     /// Cancels the open run. If the model has not replied yet, the input leaves the context (rollback).
     pub(crate) fn cancel_run(&mut self, m: &mut StepBuilder, why: &str) {
-        if self.volatile.pause.take().is_some() {
+        if self.work.run.pause.take().is_some() {
             m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
         }
         let has_entries = self.cancel_reply(m);
@@ -99,7 +101,7 @@ impl Pod {
         let Some(run) = &self.state.facts.run else { return };
         let resumed = run.trigger == Trigger::Resume;
         let rolled_back = !has_entries && !calls && !run.produced && !resumed && run.input_at.is_some();
-        self.volatile.stop_reason = "cancelled".to_owned();
+        self.work.reply.stop_reason = "cancelled".to_owned();
         self.end_turn(m, TurnResult::Cancelled);
         let result = if rolled_back { RunResult::RolledBack } else { RunResult::Cancelled };
         self.end_run(m, result, Some(why.to_owned()));
@@ -107,7 +109,7 @@ impl Pod {
 
     /// Handles `shutdown`: the run ends as `cancelled`.
     pub(crate) fn shut_down_now(&mut self, step: &mut StepBuilder) {
-        self.volatile.stop_mode = Some(StopMode::Now);
+        self.process.exit.stop_mode = Some(StopMode::Now);
         self.cancel_run(step, "the pod was shut down");
         self.begin_stop(step);
     }
@@ -115,20 +117,20 @@ impl Pod {
     /// Stops after a signal or when idle: the run ends as `interrupted`, and its calls and asks stay open, so
     /// that it can be resumed after a reboot.
     pub(crate) fn stop_interrupted(&mut self, m: &mut StepBuilder, why: &str) {
-        if self.volatile.stop_mode == Some(StopMode::Now) {
-            if self.volatile.stop_after_capture || self.volatile.outbox_flushing {
+        if self.process.exit.stop_mode == Some(StopMode::Now) {
+            if self.process.exit.stop_after_capture || self.process.exit.outbox_flushing {
                 self.flush_and_exit(m);
             }
             return;
         }
-        self.volatile.stop_mode = Some(StopMode::Now);
-        self.volatile.capturing_after = None;
-        self.volatile.pause = None;
+        self.process.exit.stop_mode = Some(StopMode::Now);
+        self.process.exit.capturing_after = None;
+        self.work.run.pause = None;
         self.cancel_reply(m);
         for call_id in self.running_model_calls() {
             m.add_effect(Effect::StopCall { call_id });
         }
-        self.volatile.stop_reason = "interrupted".to_owned();
+        self.work.reply.stop_reason = "interrupted".to_owned();
         self.end_turn(m, TurnResult::Paused);
         self.end_run(m, RunResult::Interrupted, Some(format!("stopped by {why}")));
         self.begin_stop(m);
@@ -136,15 +138,15 @@ impl Pod {
 
     /// Stops after the capture of the last run; undo needs it.
     pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder) {
-        self.volatile.stop_mode = Some(StopMode::Now);
+        self.process.exit.stop_mode = Some(StopMode::Now);
         self.refuse_pending_inputs(
             step,
             &ErrorCode::Conflict,
             "the pod is stopping; send the input again to restart it",
         );
         self.publish_status(step);
-        if self.volatile.capturing_after.is_some() {
-            self.volatile.stop_after_capture = true;
+        if self.process.exit.capturing_after.is_some() {
+            self.process.exit.stop_after_capture = true;
             return;
         }
         self.flush_and_exit(step);
@@ -153,7 +155,7 @@ impl Pod {
     /// Handles a failed write after the pod was rebuilt from the log: the open run ends, and no new one
     /// starts until there is space.
     pub(crate) fn handle_storage_failure(&mut self, m: &mut StepBuilder, message: String) {
-        self.volatile.storage_error = Some(message.clone());
+        self.process.exit.storage_error = Some(message.clone());
         let why = format!("could not write the log: {message}; free disk space and try again");
         self.refuse_pending_inputs(m, &ErrorCode::StorageFailed, &why);
         self.end_run_for_storage(m, message);
@@ -175,8 +177,8 @@ impl Pod {
 
     /// Handles free disk space. A run whose end could not be written ends now.
     pub(crate) fn handle_storage_restored(&mut self, m: &mut StepBuilder) {
-        let Some(message) = self.volatile.storage_error.take() else { return };
-        let idle = self.volatile.reply_draft.is_none() && self.volatile.call_progress.is_empty();
+        let Some(message) = self.process.exit.storage_error.take() else { return };
+        let idle = self.work.reply.reply_draft.is_none() && self.work.calls.call_progress.is_empty();
         if idle {
             self.end_run_for_storage(m, message);
         }

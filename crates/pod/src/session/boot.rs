@@ -25,7 +25,7 @@ impl Pod {
         let first = self.state.facts.epoch == 0;
         self.append_entry(step, boot.opened_entry(self.state.facts.epoch.saturating_add(1)));
         let (rules, catalog) = (boot.rules.clone(), boot.catalog.clone());
-        self.volatile.boot = Some(boot);
+        self.process.environment.boot = Some(boot);
         self.update_rules(step, &rules);
         self.update_catalog(step, &catalog);
         if let Some(problem) = self.state.manifest_error.clone() {
@@ -55,9 +55,9 @@ impl Pod {
     }
 
     pub(crate) fn interrupt_open_run(&mut self, m: &mut StepBuilder, reason: &str) {
-        self.volatile.queue_suspended = true;
+        self.work.run.queue_suspended = true;
         self.end_run(m, RunResult::Interrupted, Some(reason.to_owned()));
-        self.volatile.queue_suspended = false;
+        self.work.run.queue_suspended = false;
     }
 
     /// Settles client calls of an earlier process. They belong to no run, so no call runs again.
@@ -76,7 +76,7 @@ impl Pod {
                     self.settle_call(step, &call.call_id, settled);
                 }
                 (Class::Verifiable, Some(preview)) => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
+                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
                     step.add_effect(Effect::CheckFile {
                         call_id: call.call_id.clone(),
                         preview: preview.clone(),
@@ -135,19 +135,19 @@ impl Pod {
 
     /// Sets the timer again for a run that was interrupted while it waited for a time.
     fn schedule_resume(&mut self, m: &mut StepBuilder, until: Millis) {
-        self.volatile.resume_at = Some(until);
+        self.work.run.resume_at = Some(until);
         m.add_effect(Effect::SetTimer { timer: PodTimer::Resume, at: until.max(m.now) });
     }
 
     /// Cancels the wait when another event comes first.
     pub(crate) fn cancel_scheduled_resume(&mut self, step: &mut StepBuilder) {
-        if self.volatile.resume_at.take().is_some() {
+        if self.work.run.resume_at.take().is_some() {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::Resume });
         }
     }
 
     pub(crate) fn resume_after_wait(&mut self, m: &mut StepBuilder) {
-        if self.volatile.resume_at.take().is_none() || self.run_refusal().is_some() {
+        if self.work.run.resume_at.take().is_none() || self.run_refusal().is_some() {
             return;
         }
         if let Some(last) = self.state.resumable_run().filter(|_| self.state.facts.run.is_none()).cloned() {

@@ -33,14 +33,15 @@ fn instructions_cause(path: &str, call_id: &CallId) -> Value {
 impl Pod {
     /// Adds instruction files that a call has found. The next request shows them, after all results.
     pub(crate) fn add_instructions(&mut self, call_id: &CallId, instructions: Vec<NestedInstructions>) {
-        self.volatile
+        self.work
+            .calls
             .pending_instructions
             .extend(instructions.into_iter().map(|found| (call_id.clone(), found)));
     }
 
     pub(crate) fn append_instructions(&mut self, step: &mut StepBuilder) {
         for (call_id, NestedInstructions { path, body }) in
-            std::mem::take(&mut self.volatile.pending_instructions)
+            std::mem::take(&mut self.work.calls.pending_instructions)
         {
             let shown = &self.state.facts.instructed;
             if shown.len() >= MAX_FILES || shown.iter().any(|told| told.path == path) {
