@@ -24,9 +24,11 @@ use minke_record::{
 
 use crate::calls::gate::{GateDecision, HookRewrite, HookedCall};
 use crate::calls::scripts::{is_approved_by_user, needs_recheck};
+use crate::engine::PodEngine;
 use crate::input::{CallEnd, CallOutput, FileCheck, PreparedCall};
-use crate::pod::{Pod, StepBuilder};
+use crate::state::State;
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// The progress of a call in this process.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,19 +83,28 @@ impl CallResult {
     }
 }
 
-impl Pod {
+impl State {
     /// Returns whether a call of the model has no result yet.
     pub(crate) fn has_model_calls(&self) -> bool {
-        self.state.facts.calls.iter().any(|call| call.by.is_none())
+        self.facts.calls.iter().any(|call| call.by.is_none())
     }
 
     fn model_calls(&self) -> Vec<OpenCall> {
-        self.state.facts.calls.iter().filter(|call| call.by.is_none()).cloned().collect()
+        self.facts.calls.iter().filter(|call| call.by.is_none()).cloned().collect()
     }
 
+    fn asked_action(&self, call: &OpenCall) -> Option<Action> {
+        match call.stage {
+            CallStage::Asked(ask) => self.open_ask(ask)?.subject.action.clone(),
+            CallStage::Wished | CallStage::Answered { .. } | CallStage::Dispatched(_) => None,
+        }
+    }
+}
+
+impl PodEngine {
     /// Prepares every call that is not in progress and starts the ready ones.
-    pub(crate) fn advance_calls(&mut self, step: &mut StepBuilder) {
-        for call in self.model_calls() {
+    pub(crate) fn advance_calls(&mut self, step: &mut StepBuilder<'_>) {
+        for call in step.state.model_calls() {
             let idle = !self.work.calls.call_progress.contains_key(&call.call_id);
             match call.stage {
                 CallStage::Wished | CallStage::Answered { .. } if idle => {
@@ -113,38 +124,38 @@ impl Pod {
     /// Handles the prepared call, or the reason why it is invalid.
     pub(crate) fn handle_prepared(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         prepared: Result<PreparedCall, String>,
     ) {
         if self.is_client_call(id) {
-            return self.client_call_prepared(m, id, prepared);
+            return self.client_call_prepared(step, id, prepared);
         }
         if self.work.calls.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
-            return self.handle_prepared_again(m, id, prepared);
+            return self.handle_prepared_again(step, id, prepared);
         }
         let Some(CallProgress::Preparing(rewrite)) = self.work.calls.call_progress.get(id).cloned() else {
             return; // dropped by a pause, cancel or stop
         };
-        let Some(call) = self.state.open_call(id).cloned() else { return };
-        let decision = self.evaluate_prepared(m, &call, rewrite, prepared);
-        self.apply_gate_decision(m, &call, decision);
+        let Some(call) = step.state.open_call(id).cloned() else { return };
+        let decision = self.evaluate_prepared(step, &call, rewrite, prepared);
+        self.apply_gate_decision(step, &call, decision);
     }
 
     /// Continues a pure internal call of an earlier process.
     fn handle_prepared_again(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         prepared: Result<PreparedCall, String>,
     ) {
-        let Some(call) = self.state.open_call(id).cloned() else { return };
+        let Some(call) = step.state.open_call(id).cloned() else { return };
         match prepared.map(|prepared| prepared.internal_call) {
             Ok(Some(own)) => self.run_internal_call(step, &call, own),
             Ok(None) => self.settle_call(step, id, lost_result()),
             Err(message) => self.settle_call(step, id, CallResult::error(Outcome::Invalid, message)),
         }
-        if self.state.open_call(id).is_none() {
+        if step.state.open_call(id).is_none() {
             self.continue_after_call(step);
         }
     }
@@ -152,7 +163,7 @@ impl Pod {
     /// Applies the gate's decision to a call of the model.
     pub(crate) fn apply_gate_decision(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         call: &OpenCall,
         decision: GateDecision,
     ) {
@@ -163,32 +174,32 @@ impl Pod {
             }
             GateDecision::Run(ready) => {
                 self.work.calls.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
-                self.dispatch_ready_calls(m);
+                self.dispatch_ready_calls(step);
             }
             GateDecision::Ask { ready, digest } => {
                 match &ready.prepared.internal_call {
                     Some(InternalCall::AskUser { question, options }) => {
-                        let subject = self.question_subject(call, &ready, digest, question);
-                        self.open_ask(m, AskKind::Question, subject, options.clone());
+                        let subject = step.state.question_subject(call, &ready, digest, question);
+                        self.open_ask(step, AskKind::Question, subject, options.clone());
                     }
                     _ => {
-                        self.ask_for_approval(m, call, &ready, digest);
+                        self.ask_for_approval(step, call, &ready, digest);
                     }
                 }
                 self.work.calls.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
-                self.dispatch_ready_calls(m);
+                self.dispatch_ready_calls(step);
             }
             GateDecision::Settle(result) => {
-                self.settle_call(m, id, result);
-                self.continue_run(m);
+                self.settle_call(step, id, result);
+                self.continue_run(step);
             }
         }
     }
 
     /// Starts calls that may start, and continues the run if one finished immediately.
-    pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder<'_>) {
         let mut result = false;
-        for (call, ready) in self.startable_calls() {
+        for (call, ready) in self.startable_calls(step.state) {
             if ready.prepared.action.command.is_some() && self.start_capture_if_needed(step) {
                 continue;
             }
@@ -214,9 +225,9 @@ impl Pod {
 
     /// Returns the calls that may start now: in order, up to the limit, and none before or next to a call
     /// that it conflicts with.
-    fn startable_calls(&self) -> Vec<(OpenCall, ReadyCall)> {
+    fn startable_calls(&self, state: &State) -> Vec<(OpenCall, ReadyCall)> {
         let mut calls: Vec<(OpenCall, CallProgress)> = Vec::new();
-        for call in self.model_calls() {
+        for call in state.model_calls() {
             match self.work.calls.call_progress.get(&call.call_id) {
                 // The paths of an unprepared call are unknown, so no later call may start.
                 Some(
@@ -228,7 +239,7 @@ impl Pod {
                 Some(progress) => calls.push((call, progress.clone())),
                 // Asked in an earlier process or before a pause: it keeps its place.
                 None => {
-                    if let Some(action) = self.asked_action(&call) {
+                    if let Some(action) = state.asked_action(&call) {
                         calls.push((call, CallProgress::Asking(action)));
                     }
                 }
@@ -256,14 +267,7 @@ impl Pod {
         calls.into_iter().enumerate().filter_map(ready).collect()
     }
 
-    fn asked_action(&self, call: &OpenCall) -> Option<Action> {
-        match call.stage {
-            CallStage::Asked(ask) => self.state.open_ask(ask)?.subject.action.clone(),
-            CallStage::Wished | CallStage::Answered { .. } | CallStage::Dispatched(_) => None,
-        }
-    }
-
-    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder, call: &OpenCall, ready: ReadyCall) {
+    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, ready: ReadyCall) {
         let ReadyCall { prepared, verdict, rewritten_arguments, has_waited: _ } = ready;
         let PreparedCall { class, mut action, preview, internal_call, file_before, problem: _ } = prepared;
         action.scripts = action.scripts.iter().map(ExecutedScript::without_text).collect();
@@ -273,23 +277,20 @@ impl Pod {
             ..call.clone()
         };
         let logs_arguments = rewritten_arguments.is_some() || call.by.is_some();
-        self.append_entry(
-            step,
-            ToolDispatch {
-                call_id: call.call_id.clone(),
-                tool: call.tool.clone(),
-                class: class.clone(),
-                action: action.clone(),
-                preview,
-                verdict,
-                by: call.by.clone(),
-                arguments: logs_arguments.then(|| call.arguments.clone()),
-                own: matches!(internal_call, Some(InternalCall::Pods(_))),
-            },
-        );
+        step.append_entry(ToolDispatch {
+            call_id: call.call_id.clone(),
+            tool: call.tool.clone(),
+            class: class.clone(),
+            action: action.clone(),
+            preview,
+            verdict,
+            by: call.by.clone(),
+            arguments: logs_arguments.then(|| call.arguments.clone()),
+            own: matches!(internal_call, Some(InternalCall::Pods(_))),
+        });
         if let Some(file) = file_before {
             let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
-            self.append_entry(step, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
+            step.append_entry(Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
         }
         if !approved {
             // Only approved calls are bound to the content of their scripts.
@@ -301,10 +302,10 @@ impl Pod {
         }
     }
 
-    fn start_call(&mut self, m: &mut StepBuilder, call: &OpenCall, class: Class, action: Action) {
+    fn start_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, class: Class, action: Action) {
         let progress = CallProgress::Running { class: class.clone(), action: action.clone() };
         self.work.calls.call_progress.insert(call.call_id.clone(), progress);
-        m.add_effect(Effect::RunCall {
+        step.add_effect(Effect::RunCall {
             call_id: call.call_id.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
@@ -314,7 +315,7 @@ impl Pod {
     }
 
     /// Handles the end of a running call.
-    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder, id: &CallId, ended: CallEnd) {
+    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder<'_>, id: &CallId, ended: CallEnd) {
         if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return; // closed before it ended
         }
@@ -337,23 +338,23 @@ impl Pod {
         self.continue_after_call(step);
     }
 
-    pub(crate) fn continue_after_call(&mut self, m: &mut StepBuilder) {
+    pub(crate) fn continue_after_call(&mut self, step: &mut StepBuilder<'_>) {
         if self.work.run.pause.is_some() {
-            self.pause_if_quiet(m);
+            self.pause_if_quiet(step);
         } else {
-            self.continue_run(m);
+            self.continue_run(step);
         }
     }
 
     /// Appends the result of a call.
-    pub(crate) fn settle_call(&mut self, step: &mut StepBuilder, id: &CallId, result: CallResult) {
-        let by = self.state.open_call(id).and_then(|call| call.by.clone());
+    pub(crate) fn settle_call(&mut self, step: &mut StepBuilder<'_>, id: &CallId, result: CallResult) {
+        let by = step.state.open_call(id).and_then(|call| call.by.clone());
         self.settle_call_by(step, id, result, by);
     }
 
     pub(crate) fn settle_call_by(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         settled: CallResult,
         by: Option<Actor>,
@@ -361,7 +362,7 @@ impl Pod {
         let progress = self.work.calls.call_progress.remove(id);
         let pure = matches!(progress, Some(CallProgress::Running { class: Class::Pure, .. }));
         let CallResult { outcome, output, verdict, shown_notes } = settled;
-        if let Some(call) = self.state.open_call(id).cloned() {
+        if let Some(call) = step.state.open_call(id).cloned() {
             self.count_call_failure(&call, &outcome);
         }
         let item = Item::ToolResult {
@@ -373,13 +374,13 @@ impl Pod {
             images: output.images,
         };
         let kind: Kind = ToolResult { item, outcome, verdict, by, notes: shown_notes }.into();
-        self.append_with_durability(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
+        step.append_with_durability(kind, if pure { Durability::Lazy } else { Durability::Barrier });
     }
 
     /// Settles the calls of an earlier process by class, when a run is resumed.
-    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder<'_>) {
         self.work.run.turn_had_calls = true;
-        for call in self.model_calls() {
+        for call in step.state.model_calls() {
             let CallStage::Dispatched(dispatched) = &call.stage else { continue };
             match (&dispatched.class, &dispatched.preview) {
                 (Class::Pure, _) if dispatched.own => {
@@ -408,38 +409,38 @@ impl Pod {
     }
 
     /// Settles a verifiable call by the state of its file.
-    pub(crate) fn apply_file_check(&mut self, m: &mut StepBuilder, id: &CallId, found: FileCheck) {
+    pub(crate) fn apply_file_check(&mut self, step: &mut StepBuilder<'_>, id: &CallId, found: FileCheck) {
         if self.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
             return;
         }
-        let Some(call) = self.state.open_call(id).cloned() else { return };
+        let Some(call) = step.state.open_call(id).cloned() else { return };
         let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
         match found {
             FileCheck::Before if call.by.is_none() => {
-                return self.start_call(m, &call, dispatched.class, dispatched.action);
+                return self.start_call(step, &call, dispatched.class, dispatched.action);
             }
             FileCheck::Before => {
                 let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
-                self.settle_call(m, id, result);
+                self.settle_call(step, id, result);
             }
             FileCheck::After => {
                 let summary = "done before the interruption, as the file shows".to_owned();
                 self.settle_call(
-                    m,
+                    step,
                     id,
                     CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
                 );
             }
-            FileCheck::Neither => self.settle_call(m, id, lost_result()),
+            FileCheck::Neither => self.settle_call(step, id, lost_result()),
         }
-        self.continue_after_call(m);
+        self.continue_after_call(step);
     }
 
     /// Closes the open calls and asks of a run that is not continued.
-    pub(crate) fn close_model_calls(&mut self, step: &mut StepBuilder, why: &str) {
-        for call in self.model_calls() {
+    pub(crate) fn close_model_calls(&mut self, step: &mut StepBuilder<'_>, why: &str) {
+        for call in step.state.model_calls() {
             if let CallStage::Asked(ask) = &call.stage {
-                self.abort_ask(step, *ask, why);
+                step.abort_ask(*ask, why);
             }
             let running = matches!(
                 self.work.calls.call_progress.get(&call.call_id),
@@ -450,7 +451,7 @@ impl Pod {
             }
             let result = match &call.stage {
                 CallStage::Dispatched(d) if d.own && d.class != Class::Pure && !running => {
-                    self.lost_call_result(&call)
+                    step.state.lost_call_result(&call)
                 }
                 CallStage::Dispatched(d) if d.class != Class::Pure && !running => lost_result(),
                 CallStage::Dispatched(d) if d.class != Class::Pure => CallResult::error(
@@ -469,8 +470,8 @@ impl Pod {
     }
 
     /// Stops pure calls for a pause. Returns whether other running calls must finish first.
-    pub(crate) fn stop_pure_calls(&mut self, step: &mut StepBuilder) -> bool {
-        let call_ids: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
+    pub(crate) fn stop_pure_calls(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let call_ids: Vec<CallId> = step.state.model_calls().into_iter().map(|call| call.call_id).collect();
         let mut left = false;
         for id in call_ids {
             match self.work.calls.call_progress.get(&id) {
@@ -496,10 +497,10 @@ impl Pod {
     }
 
     /// Returns the running calls of the model.
-    pub(crate) fn running_model_calls(&self) -> Vec<CallId> {
+    pub(crate) fn running_model_calls(&self, state: &State) -> Vec<CallId> {
         let runs =
             |id: &CallId| matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. }));
-        self.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
+        state.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
     }
 }
 

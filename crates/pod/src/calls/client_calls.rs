@@ -7,9 +7,10 @@ use minke_record::{AskId, CallId, CallStage, Decision, InternalCall, OpenAsk, Op
 
 use crate::calls::gate::{GateDecision, answer_verdict};
 use crate::calls::{CallProgress, CallResult, refused_result};
+use crate::engine::PodEngine;
 use crate::input::{HookVerdict, PreparedCall};
-use crate::pod::{Pod, StepBuilder};
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// A client call that is not in the log yet.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +21,7 @@ pub(crate) struct ClientCall {
     pub(crate) ask: Option<AskId>,
 }
 
-impl Pod {
+impl PodEngine {
     /// Removes and returns a client call in the given progress.
     fn take_client_call(
         &mut self,
@@ -41,7 +42,7 @@ impl Pod {
     /// Handles the prepared client call, or the reason why it is invalid.
     pub(crate) fn client_call_prepared(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         prepared: Result<PreparedCall, String>,
     ) {
@@ -64,7 +65,7 @@ impl Pod {
 
     pub(crate) fn apply_client_hook_verdict(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         number: u64,
         verdict: HookVerdict,
@@ -75,12 +76,12 @@ impl Pod {
         else {
             return;
         };
-        self.append_hook_context(m, &verdict);
-        let decision = self.apply_hook_verdict(m, &call, *hooked, verdict);
-        self.apply_client_gate_decision(m, call, decision);
+        step.append_hook_context(&verdict);
+        let decision = self.apply_hook_verdict(step, &call, *hooked, verdict);
+        self.apply_client_gate_decision(step, call, decision);
     }
 
-    fn apply_client_gate_decision(&mut self, step: &mut StepBuilder, call: OpenCall, next: GateDecision) {
+    fn apply_client_gate_decision(&mut self, step: &mut StepBuilder<'_>, call: OpenCall, next: GateDecision) {
         match next {
             GateDecision::Wait(progress) => {
                 self.work.calls.client_calls.push(ClientCall { call, progress, ask: None })
@@ -99,7 +100,7 @@ impl Pod {
     /// such a call.
     pub(crate) fn answer_client_call(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         ask: &OpenAsk,
         decision: &Decision,
         note: Option<String>,

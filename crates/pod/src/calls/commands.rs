@@ -12,13 +12,15 @@ use crate::calls::CallProgress;
 use crate::calls::asks::AskAnswer;
 use crate::calls::client_calls::ClientCall;
 use crate::clients::StateWaiter;
+use crate::engine::PodEngine;
 use crate::exit::StopMode;
 use crate::input::{
     CommandRequest, HookVerdict, PodCommand, RewindRequest, RunMode, SessionUpdate, ShutdownMode,
 };
-use crate::pod::{Pod, StepBuilder};
 use crate::run::{RunInput, RunStart, SegmentInit, run_trigger};
+use crate::state::State;
 use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
+use crate::step_builder::StepBuilder;
 use crate::table::{Disposition, disposition};
 use crate::{PodTimer, ReplyId};
 
@@ -37,13 +39,65 @@ struct InputRequest {
     from: Actor,
 }
 
-impl Pod {
-    pub(crate) fn handle_command(&mut self, step: &mut StepBuilder, request: CommandRequest) {
+impl State {
+    fn compact_context(&self, disposition: &Disposition) -> Result<ReplyBody, CommandRefusal> {
+        match disposition {
+            Disposition::NoChange => Ok(ReplyBody::Ok),
+            _ => Err(CommandRefusal::new(
+                ErrorCode::InvalidRequest,
+                "this version cannot compact a context yet",
+            )),
+        }
+    }
+}
+
+impl StepBuilder<'_> {
+    fn dequeue_input(&mut self, id: QueueId) -> Result<ReplyBody, CommandRefusal> {
+        let Some(queued) = self.state.queued_input(id) else {
+            return Err(CommandRefusal::new(
+                ErrorCode::NotFound,
+                format!("no input {id} waits in the queue"),
+            ));
+        };
+        let segments = queued.segments.clone();
+        self.append_entry(Dequeued { id, why: DequeueReason::Removed });
+        Ok(ReplyBody::Input(segments))
+    }
+
+    pub(crate) fn append_state_change(&mut self, state: StateWord, reason: String, by: &Actor) {
+        let by = Some(by.clone());
+        self.append_entry(StateChange {
+            state,
+            on: None,
+            until: None,
+            reason: Some(reason),
+            by,
+            firing: None,
+        });
+    }
+
+    fn append_checkpoint(&mut self, id: String, state: Value) -> Result<ReplyBody, CommandRefusal> {
+        let bytes = state.to_string().len();
+        if bytes > limits::CHECKPOINT_BYTES || id.is_empty() || id.len() > limits::OP_ID_BYTES {
+            let message = format!(
+                "a checkpoint has an `id` of 1 to {} bytes and a `state` of at most {} bytes (this one: {bytes})",
+                limits::OP_ID_BYTES,
+                limits::CHECKPOINT_BYTES
+            );
+            return Err(CommandRefusal::new(ErrorCode::InvalidRequest, message));
+        }
+        self.append_entry(Checkpoint { id, state });
+        Ok(ReplyBody::Ok)
+    }
+}
+
+impl PodEngine {
+    pub(crate) fn handle_command(&mut self, step: &mut StepBuilder<'_>, request: CommandRequest) {
         let Some(request) = self.hold_for_scope(step, request) else { return };
         if matches!(request.command, PodCommand::Cancel { .. }) {
             let dropped =
                 self.refuse_pending_inputs(step, &ErrorCode::Conflict, "cancelled before hooks had seen it");
-            if dropped > 0 && self.phase() == PodPhase::Idle {
+            if dropped > 0 && self.phase(step.state) == PodPhase::Idle {
                 return step.accept_request(request.reply, ReplyBody::Ok);
             }
         }
@@ -53,43 +107,44 @@ impl Pod {
     /// Executes a command. `hook_verdict` is set if hooks have checked it.
     pub(crate) fn execute_command(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         request: CommandRequest,
         hook_verdict: Option<&HookVerdict>,
     ) {
-        let phase = self.phase();
+        let phase = self.phase(step.state);
         let cell = disposition(request.command.method_kind(), phase);
         let command = &request.command;
         let reply = request.reply;
         // A repeated operation gets the first reply, even if a new one would be refused.
         let again = match command {
-            PodCommand::Run { op_id: Some(op_id), .. } => self.state.op_result(op_id).cloned(),
+            PodCommand::Run { op_id: Some(op_id), .. } => step.state.op_result(op_id).cloned(),
             _ => None,
         };
         if let Some(op_result) = again {
-            return m.accept_request(reply, reply_of_op(&op_result));
+            return step.accept_request(reply, reply_of_op(&op_result));
         }
         if phase == PodPhase::Idle
-            && let Some(result) = self.apply_job_command(m, command, &request.from)
+            && let Some(result) = self.apply_job_command(step, command, &request.from)
         {
             return match result {
-                Ok(body) => m.accept_request(reply, body),
-                Err(refusal) => m.refuse_request(reply, refusal),
+                Ok(body) => step.accept_request(reply, body),
+                Err(refusal) => step.refuse_request(reply, refusal),
             };
         }
         if let Disposition::Refuse(code) = &cell {
-            return m.refuse_request(reply, CommandRefusal::new(code.clone(), refusal_message(code, phase)));
+            return step
+                .refuse_request(reply, CommandRefusal::new(code.clone(), refusal_message(code, phase)));
         }
-        if let Some(refusal) = self.input_refusal(command) {
-            return m.refuse_request(reply, refusal);
+        if let Some(refusal) = self.input_refusal(step.state, command) {
+            return step.refuse_request(reply, refusal);
         }
         let request = match hook_verdict {
-            None => match self.hold_for_hooks(m, request) {
+            None => match self.hold_for_hooks(step, request) {
                 Some(request) => request,
                 None => return,
             },
             Some(run_input) => {
-                self.append_hook_context(m, run_input);
+                step.append_hook_context(run_input);
                 request
             }
         };
@@ -97,30 +152,30 @@ impl Pod {
         let result = match command {
             PodCommand::Run { input, attached, mode, op_id } => {
                 let attached = attached.unwrap_or_default();
-                self.accept_input(m, &cell, InputRequest { input, attached, mode, op_id, from })
+                self.accept_input(step, &cell, InputRequest { input, attached, mode, op_id, from })
             }
-            PodCommand::Dequeue { id } => self.dequeue_input(m, id),
+            PodCommand::Dequeue { id } => step.dequeue_input(id),
             PodCommand::Notify { message, auto_run } => {
-                self.add_notification(m, &cell, from, message, auto_run)
+                self.add_notification(step, &cell, from, message, auto_run)
             }
             PodCommand::PodEvent { event, from: sender, from_seq } => {
-                self.add_pod_event(m, &cell, event, sender, from_seq)
+                self.add_pod_event(step, &cell, event, sender, from_seq)
             }
-            PodCommand::Resume { detail } => self.resume_paused_run(m, from, detail),
-            PodCommand::Pause { detail } => Ok(self.pause_run(m, &cell, detail)),
-            PodCommand::Cancel { detail } => Ok(self.handle_cancel(m, &cell, from, detail)),
+            PodCommand::Resume { detail } => self.resume_paused_run(step, from, detail),
+            PodCommand::Pause { detail } => Ok(self.pause_run(step, &cell, detail)),
+            PodCommand::Cancel { detail } => Ok(self.handle_cancel(step, &cell, from, detail)),
             PodCommand::Answer { ask, decision, note } => {
-                self.answer_ask(m, &cell, AskAnswer { ask, decision, note, by: from })
+                self.answer_ask(step, &cell, AskAnswer { ask, decision, note, by: from })
             }
-            PodCommand::Compact { .. } => self.compact_context(&cell),
-            PodCommand::Rewind(rewind) => self.rewind_session(m, *rewind, from),
-            PodCommand::Undo { run } => self.undo_run(m, from, run),
+            PodCommand::Compact { .. } => step.state.compact_context(&cell),
+            PodCommand::Rewind(rewind) => self.rewind_session(step, *rewind, from),
+            PodCommand::Undo { run } => self.undo_run(step, from, run),
             PodCommand::CallTool { name, arguments, call_id } => {
-                self.call_client_tool(m, from, name, arguments, call_id)
+                self.call_client_tool(step, from, name, arguments, call_id)
             }
-            PodCommand::Checkpoint { id, state } => self.append_checkpoint(m, id, state),
-            PodCommand::Set(changes) => self.apply_changes(m, *changes, &from),
-            PodCommand::Yield => match self.yield_scope(m, reply) {
+            PodCommand::Checkpoint { id, state } => step.append_checkpoint(id, state),
+            PodCommand::Set(changes) => self.apply_changes(step, *changes, &from),
+            PodCommand::Yield => match self.yield_scope(step, reply) {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
@@ -128,21 +183,21 @@ impl Pod {
                 ErrorCode::NotFound,
                 format!("no MCP server `{server}`: this pod uses none"),
             )),
-            PodCommand::Shutdown { mode } => Ok(self.handle_shutdown(m, &cell, mode)),
-            PodCommand::RestorePod(stopped) => match self.restore_pod(m, reply, *stopped) {
+            PodCommand::Shutdown { mode } => Ok(self.handle_shutdown(step, &cell, mode)),
+            PodCommand::RestorePod(stopped) => match self.restore_pod(step, reply, *stopped) {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
-            PodCommand::Wait { until, timeout_ms } => return self.add_waiter(m, reply, until, timeout_ms),
+            PodCommand::Wait { until, timeout_ms } => return self.add_waiter(step, reply, until, timeout_ms),
         };
         match result {
-            Ok(body) => m.accept_request(reply, body),
-            Err(refusal) => m.refuse_request(reply, refusal),
+            Ok(body) => step.accept_request(reply, body),
+            Err(refusal) => step.refuse_request(reply, refusal),
         }
     }
 
     /// Returns why an input is refused without asking hooks.
-    fn input_refusal(&self, command: &PodCommand) -> Option<CommandRefusal> {
+    fn input_refusal(&self, state: &State, command: &PodCommand) -> Option<CommandRefusal> {
         let PodCommand::Run { input, attached, op_id, .. } = command else { return None };
         if input.is_empty() {
             return Some(CommandRefusal::new(ErrorCode::InvalidRequest, "`input` is empty"));
@@ -154,16 +209,16 @@ impl Pod {
             let message = format!("`op_id` must have 1 to {} bytes", limits::OP_ID_BYTES);
             return Some(CommandRefusal::new(ErrorCode::InvalidRequest, message));
         }
-        self.run_refusal()
+        self.run_refusal(state)
     }
 
     fn accept_input(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         request: InputRequest,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let waits = self.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
+        let waits = step.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         match disposition {
             // An input of mode `queue` goes behind inputs that already wait.
             Disposition::Start if request.mode == RunMode::Queue && waits => {
@@ -186,54 +241,42 @@ impl Pod {
         }
     }
 
-    fn start_input_run(&mut self, m: &mut StepBuilder, saying: InputRequest) -> ReplyBody {
+    fn start_input_run(&mut self, step: &mut StepBuilder<'_>, saying: InputRequest) -> ReplyBody {
         let InputRequest { input: segments, attached, op_id, from, .. } = saying;
         let run_input = RunInput { segments, attached, op_id, from: from.clone(), queued: None };
         let trigger = run_trigger(&from);
-        ReplyBody::Run(self.start_run(m, RunStart { trigger, by: from, input: Some(run_input) }))
+        ReplyBody::Run(self.start_run(step, RunStart { trigger, by: from, input: Some(run_input) }))
     }
 
     fn enqueue_input(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         request: InputRequest,
         mode: QueueMode,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let limit = self.state.manifest.pod.limits.queue;
-        if self.state.facts.queue.len() as u64 >= limit {
+        let limit = step.state.manifest.pod.limits.queue;
+        if step.state.facts.queue.len() as u64 >= limit {
             let message = format!("the queue is full: {limit} inputs (pod.limits.queue); remove one or wait");
             return Err(CommandRefusal::new(ErrorCode::TooMany, message));
         }
         let id = QueueId(step.ids.next_uuid());
         let InputRequest { input: segments, attached, op_id, from, .. } = request;
-        self.append_entry(step, QueuedInput { id, segments, op_id, from, mode, attached });
+        step.append_entry(QueuedInput { id, segments, op_id, from, mode, attached });
         self.mark_message_received();
         Ok(ReplyBody::Queued(id))
     }
 
-    fn dequeue_input(&mut self, m: &mut StepBuilder, id: QueueId) -> Result<ReplyBody, CommandRefusal> {
-        let Some(queued) = self.state.queued_input(id) else {
-            return Err(CommandRefusal::new(
-                ErrorCode::NotFound,
-                format!("no input {id} waits in the queue"),
-            ));
-        };
-        let segments = queued.segments.clone();
-        self.append_entry(m, Dequeued { id, why: DequeueReason::Removed });
-        Ok(ReplyBody::Input(segments))
-    }
-
     fn resume_paused_run(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         by: Actor,
         detail: Option<String>,
     ) -> Result<ReplyBody, CommandRefusal> {
-        if let Some(refusal) = self.run_refusal() {
+        if let Some(refusal) = self.run_refusal(step.state) {
             return Err(refusal);
         }
         if let Some(reason) = detail {
-            self.append_state_change(step, StateWord::Working, reason, &by);
+            step.append_state_change(StateWord::Working, reason, &by);
         }
         match self.resume_run(step, by) {
             Some(run) => Ok(ReplyBody::Run(run)),
@@ -241,33 +284,9 @@ impl Pod {
         }
     }
 
-    pub(crate) fn append_state_change(
-        &mut self,
-        m: &mut StepBuilder,
-        state: StateWord,
-        reason: String,
-        by: &Actor,
-    ) {
-        let by = Some(by.clone());
-        self.append_entry(
-            m,
-            StateChange { state, on: None, until: None, reason: Some(reason), by, firing: None },
-        );
-    }
-
-    fn compact_context(&self, disposition: &Disposition) -> Result<ReplyBody, CommandRefusal> {
-        match disposition {
-            Disposition::NoChange => Ok(ReplyBody::Ok),
-            _ => Err(CommandRefusal::new(
-                ErrorCode::InvalidRequest,
-                "this version cannot compact a context yet",
-            )),
-        }
-    }
-
     fn rewind_session(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         rewind: RewindRequest,
         by: Actor,
     ) -> Result<ReplyBody, CommandRefusal> {
@@ -275,37 +294,34 @@ impl Pod {
             let message = "the log has changed since the targets were listed; list them again";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        let (Some(target), Some(segment)) = (rewind.target, self.state.segment.clone()) else {
+        let (Some(target), Some(segment)) = (rewind.target, step.state.segment.clone()) else {
             let message = format!("entry {} is not an input that can be rewound to", rewind.to_seq);
             return Err(CommandRefusal::new(ErrorCode::NotFound, message));
         };
         self.close_model_calls(step, "the session was rewound");
-        if self.phase() == PodPhase::Paused {
-            self.append_state_change(step, StateWord::Abandoned, "the session was rewound".to_owned(), &by);
+        if self.phase(step.state) == PodPhase::Paused {
+            step.append_state_change(StateWord::Abandoned, "the session was rewound".to_owned(), &by);
             self.cancel_scheduled_resume(step);
         }
-        self.append_entry(step, Rewound { to_seq: rewind.to_seq });
-        self.start_segment(
-            step,
-            SegmentInit {
-                reason: SegmentReason::Rewind,
-                system_prompt: segment.system_prompt,
-                tools: segment.tools.as_ref().clone(),
-                config: segment.config,
-                history: History::Here(target.history),
-            },
-        );
+        step.append_entry(Rewound { to_seq: rewind.to_seq });
+        step.start_segment(SegmentInit {
+            reason: SegmentReason::Rewind,
+            system_prompt: segment.system_prompt,
+            tools: segment.tools.as_ref().clone(),
+            config: segment.config,
+            history: History::Here(target.history),
+        });
         Ok(ReplyBody::Input(target.input))
     }
 
     /// Calls the undo tool as a client call, so it passes the gate and the log names its author.
     fn undo_run(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         by: Actor,
         run: Option<RunId>,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let run = run.or_else(|| self.state.facts.last.as_ref().map(|last| last.id));
+        let run = run.or_else(|| step.state.facts.last.as_ref().map(|last| last.id));
         let Some(run) = run else {
             return Err(CommandRefusal::new(
                 ErrorCode::NotFound,
@@ -318,21 +334,21 @@ impl Pod {
 
     pub(crate) fn call_client_tool(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         by: Actor,
         name: String,
         arguments: String,
         call_id: Option<CallId>,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let limit = self.state.manifest.pod.limits.methods;
+        let limit = step.state.manifest.pod.limits.methods;
         if self.work.calls.client_calls.len() as u64 >= limit {
             return Err(CommandRefusal::new(
                 ErrorCode::TooMany,
                 format!("{limit} client calls are already waiting"),
             ));
         }
-        let call_id = call_id.unwrap_or_else(|| CallId(format!("client_{}", m.ids.next_uuid())));
-        let is_taken = self.state.open_call(&call_id).is_some() || self.is_client_call(&call_id);
+        let call_id = call_id.unwrap_or_else(|| CallId(format!("client_{}", step.ids.next_uuid())));
+        let is_taken = step.state.open_call(&call_id).is_some() || self.is_client_call(&call_id);
         if is_taken
             || call_id.0.is_empty()
             || call_id.0.len() > limits::OP_ID_BYTES
@@ -345,7 +361,7 @@ impl Pod {
             return Err(CommandRefusal::new(ErrorCode::InvalidRequest, message));
         }
         let arguments = minke_record::Text::from(arguments);
-        m.add_effect(Effect::Prepare {
+        step.add_effect(Effect::Prepare {
             call_id: call_id.clone(),
             tool: name.clone(),
             arguments: arguments.clone(),
@@ -365,51 +381,32 @@ impl Pod {
         Ok(ReplyBody::Call(call_id))
     }
 
-    fn append_checkpoint(
-        &mut self,
-        step: &mut StepBuilder,
-        id: String,
-        state: Value,
-    ) -> Result<ReplyBody, CommandRefusal> {
-        let bytes = state.to_string().len();
-        if bytes > limits::CHECKPOINT_BYTES || id.is_empty() || id.len() > limits::OP_ID_BYTES {
-            let message = format!(
-                "a checkpoint has an `id` of 1 to {} bytes and a `state` of at most {} bytes (this one: {bytes})",
-                limits::OP_ID_BYTES,
-                limits::CHECKPOINT_BYTES
-            );
-            return Err(CommandRefusal::new(ErrorCode::InvalidRequest, message));
-        }
-        self.append_entry(step, Checkpoint { id, state });
-        Ok(ReplyBody::Ok)
-    }
-
     fn apply_changes(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         changes: SessionUpdate,
         by: &Actor,
     ) -> Result<ReplyBody, CommandRefusal> {
         for (_, value) in changes.config.iter().filter(|(key, _)| key == crate::budget::BUDGET_KEY) {
-            self.check_budget_change(value, by)?;
+            step.state.check_budget_change(value, by)?;
         }
         if let Some(grant) = changes.grant {
-            self.add_grant(m, grant, by)?;
+            step.add_grant(grant, by)?;
         }
         if let Some(name) = changes.name {
-            self.append_entry(m, Renamed { name, by: by.clone() });
+            step.append_entry(Renamed { name, by: by.clone() });
         }
         match changes.archived {
             Some(true) => {
-                self.append_entry(m, Archived { by: by.clone() });
+                step.append_entry(Archived { by: by.clone() });
             }
             Some(false) => {
-                self.append_entry(m, Unarchived { by: by.clone() });
+                step.append_entry(Unarchived { by: by.clone() });
             }
             None => {}
         }
         for (key, value) in changes.config {
-            self.append_entry(m, ConfigChanged { key, value, by: by.clone() });
+            step.append_entry(ConfigChanged { key, value, by: by.clone() });
         }
         if let Some(route) = changes.route {
             self.process.environment.changed_route = Some(route);
@@ -418,24 +415,24 @@ impl Pod {
         }
         if let Some(goal) = changes.goal {
             let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
-            self.append_entry(m, Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None });
+            step.append_entry(Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None });
         }
         if let Some((percent, note)) = changes.progress {
-            self.append_entry(m, Progress { percent, note });
+            step.append_entry(Progress { percent, note });
         }
         Ok(ReplyBody::Ok)
     }
 
     fn handle_shutdown(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         mode: ShutdownMode,
     ) -> ReplyBody {
         if *disposition == Disposition::NoChange {
             return ReplyBody::Ok;
         }
-        if mode == ShutdownMode::AfterRun && self.state.facts.run.is_some() {
+        if mode == ShutdownMode::AfterRun && step.state.facts.run.is_some() {
             self.process.exit.stop_mode = Some(StopMode::AfterRun);
         } else {
             self.shut_down_now(step);
@@ -445,17 +442,17 @@ impl Pod {
 
     fn add_waiter(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         reply: Option<ReplyId>,
         condition: crate::WaitCondition,
         timeout_ms: u64,
     ) {
         let Some(reply) = reply else {
             let message = "`wait` needs an `id` for its reply";
-            return m.refuse_request(None, CommandRefusal::new(ErrorCode::InvalidRequest, message));
+            return step.refuse_request(None, CommandRefusal::new(ErrorCode::InvalidRequest, message));
         };
-        let at = m.now.saturating_add(timeout_ms.min(MAX_WAIT_MS));
-        m.add_effect(Effect::SetTimer { timer: PodTimer::Wait(reply), at });
+        let at = step.now.saturating_add(timeout_ms.min(MAX_WAIT_MS));
+        step.add_effect(Effect::SetTimer { timer: PodTimer::Wait(reply), at });
         self.process.clients.waiters.push(StateWaiter { reply, condition });
     }
 }

@@ -16,9 +16,11 @@ use minke_record::{
 };
 
 use crate::calls::CallProgress;
+use crate::engine::PodEngine;
 use crate::input::{CommandRequest, HookPoint, HookRequest, HookVerdict, PodCommand};
-use crate::pod::{Pod, StepBuilder};
+use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of inputs that wait for hooks.
 const MAX_PENDING_INPUTS: usize = 16;
@@ -63,7 +65,31 @@ pub(crate) struct HookQueue {
     pub(crate) hooked_inputs: BTreeMap<QueueId, Option<String>>,
 }
 
-impl Pod {
+impl State {
+    /// Returns the last text of the model.
+    fn last_assistant_text(&self) -> String {
+        let Some(Item::Message { role: Role::Assistant, content }) = self.context.last() else {
+            return String::new();
+        };
+        let text = |part: &Content| match part {
+            Content::Text { text } | Content::Refusal { text } => Some(text.display_text().into_owned()),
+            Content::Image { .. } | Content::Unknown => None,
+        };
+        truncate_hook_text(&content.iter().filter_map(text).collect::<Vec<String>>().join("\n"))
+    }
+}
+
+impl StepBuilder<'_> {
+    /// Appends a hook's context to the inbox; the next request includes it.
+    pub(crate) fn append_hook_context(&mut self, verdict: &HookVerdict) {
+        let Some(context) = verdict.context.as_deref().filter(|context| !context.is_empty()) else { return };
+        let from = Actor { actor: ActorKind::Hook, session: None, surface: verdict.by.clone() };
+        let message = Some(Text::from(truncate_hook_text(context)));
+        self.append_entry(Inbox { from, from_seq: None, event: None, message, wake: false });
+    }
+}
+
+impl PodEngine {
     pub(crate) fn next_hook_number(&mut self) -> u64 {
         self.process.hooks.last_hook_number = self.process.hooks.last_hook_number.wrapping_add(1);
         self.process.hooks.last_hook_number
@@ -75,7 +101,7 @@ impl Pod {
 
     pub(crate) fn apply_hook_reply(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         point: HookPoint,
         mut verdict: HookVerdict,
     ) {
@@ -86,45 +112,37 @@ impl Pod {
             HookPoint::BeforeStop(run) => self.apply_end_hook_verdict(step, run, verdict),
         }
         if !problems.is_empty() {
-            self.append_alert(step, AlertLevel::Warn, AlertSource::Policy, problems.join("; "));
+            step.append_alert(AlertLevel::Warn, AlertSource::Policy, problems.join("; "));
         }
     }
 
     fn apply_call_hook_verdict(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         number: u64,
         verdict: HookVerdict,
     ) {
         if self.is_client_call(id) {
-            return self.apply_client_hook_verdict(m, id, number, verdict);
+            return self.apply_client_hook_verdict(step, id, number, verdict);
         }
         let asked = |work: &CallProgress| matches!(work, CallProgress::AskingHooks(hooked) if hooked.number == number);
         if !self.work.calls.call_progress.get(id).is_some_and(asked) {
             return;
         }
-        let Some(call) = self.state.open_call(id).cloned() else { return };
+        let Some(call) = step.state.open_call(id).cloned() else { return };
         let Some(CallProgress::AskingHooks(hooked)) = self.work.calls.call_progress.remove(id) else {
             return;
         };
-        self.append_hook_context(m, &verdict);
-        let decision = self.apply_hook_verdict(m, &call, *hooked, verdict);
-        self.apply_gate_decision(m, &call, decision);
-    }
-
-    /// Appends a hook's context to the inbox; the next request includes it.
-    pub(crate) fn append_hook_context(&mut self, step: &mut StepBuilder, verdict: &HookVerdict) {
-        let Some(context) = verdict.context.as_deref().filter(|context| !context.is_empty()) else { return };
-        let from = Actor { actor: ActorKind::Hook, session: None, surface: verdict.by.clone() };
-        let message = Some(Text::from(truncate_hook_text(context)));
-        self.append_entry(step, Inbox { from, from_seq: None, event: None, message, wake: false });
+        step.append_hook_context(&verdict);
+        let decision = self.apply_hook_verdict(step, &call, *hooked, verdict);
+        self.apply_gate_decision(step, &call, decision);
     }
 
     /// Holds a person's input until hooks have checked it. Returns the input if there are no such hooks.
     pub(crate) fn hold_for_hooks(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         request: CommandRequest,
     ) -> Option<CommandRequest> {
         let PodCommand::Run { input, .. } = &request.command else { return Some(request) };
@@ -143,7 +161,7 @@ impl Pod {
 
     fn ask_hooks_about_input(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         source: PendingSource,
         input: Vec<InputSegment>,
         from: Actor,
@@ -151,11 +169,11 @@ impl Pod {
         let number = self.next_hook_number();
         self.process.hooks.pending_inputs.push(PendingInput { number, source });
         let question = Box::new(HookRequest::UserPrompt { input, from });
-        m.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
+        step.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
     }
 
     /// Asks hooks about an input that was queued while no pod ran. Returns whether the input must wait.
-    pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder, queued: &Queued) -> bool {
+    pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder<'_>, queued: &Queued) -> bool {
         let asks = self.hook_points().user_prompt && queued.from.actor == ActorKind::Person;
         if !asks || self.process.hooks.hooked_inputs.contains_key(&queued.id) {
             return false;
@@ -173,7 +191,7 @@ impl Pod {
         true
     }
 
-    fn apply_prompt_hook_verdict(&mut self, m: &mut StepBuilder, number: u64, verdict: HookVerdict) {
+    fn apply_prompt_hook_verdict(&mut self, step: &mut StepBuilder<'_>, number: u64, verdict: HookVerdict) {
         let Some(at) = self.process.hooks.pending_inputs.iter().position(|pending| pending.number == number)
         else {
             return;
@@ -186,7 +204,7 @@ impl Pod {
         );
         match self.process.hooks.pending_inputs.remove(at).source {
             PendingSource::Command(request) if blocked => {
-                m.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
+                step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
             }
             PendingSource::Command(mut request) => {
                 if let (PodCommand::Run { input, .. }, Some(text)) =
@@ -194,19 +212,19 @@ impl Pod {
                 {
                     *input = replace_input_text(input, text);
                 }
-                self.execute_command(m, *request, Some(&verdict));
+                self.execute_command(step, *request, Some(&verdict));
             }
-            PendingSource::Queued(id) if self.state.queued_input(id).is_none() => {}
+            PendingSource::Queued(id) if step.state.queued_input(id).is_none() => {}
             PendingSource::Queued(id) if blocked => {
                 // The reason comes first, because a client that waits for the input stops at `dequeued`.
-                self.append_alert(m, AlertLevel::Warn, AlertSource::Policy, why);
-                self.append_entry(m, Dequeued { id, why: DequeueReason::Removed });
-                self.start_next_queued(m);
+                step.append_alert(AlertLevel::Warn, AlertSource::Policy, why);
+                step.append_entry(Dequeued { id, why: DequeueReason::Removed });
+                self.start_next_queued(step);
             }
             PendingSource::Queued(id) => {
                 self.process.hooks.hooked_inputs.insert(id, verdict.rewritten.clone());
-                self.append_hook_context(m, &verdict);
-                self.start_oldest_queued(m);
+                step.append_hook_context(&verdict);
+                self.start_oldest_queued(step);
             }
         }
     }
@@ -222,7 +240,7 @@ impl Pod {
     /// Refuses all inputs that wait for hooks. Returns their number.
     pub(crate) fn refuse_pending_inputs(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         code: &ErrorCode,
         why: &str,
     ) -> usize {
@@ -237,8 +255,8 @@ impl Pod {
     }
 
     /// Asks hooks whether the run may end. Returns whether it must wait for them.
-    pub(crate) fn ask_hooks_before_end(&mut self, step: &mut StepBuilder) -> bool {
-        let Some(run) = self.state.facts.run.as_ref().map(|run| run.id) else { return false };
+    pub(crate) fn ask_hooks_before_end(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let Some(run) = step.state.facts.run.as_ref().map(|run| run.id) else { return false };
         if !self.hook_points().before_stop {
             return false;
         }
@@ -252,26 +270,27 @@ impl Pod {
             let message = format!(
                 "hooks have continued this run {MAX_CONTINUES} times; it ends without asking them again"
             );
-            self.append_alert(step, AlertLevel::Warn, AlertSource::Policy, message);
+            step.append_alert(AlertLevel::Warn, AlertSource::Policy, message);
             return false;
         }
         self.work.run.pending_end = Some(PendingEnd { run, is_waiting: true, continues });
-        let question = Box::new(HookRequest::BeforeStop { text: self.last_assistant_text(), continues });
+        let question =
+            Box::new(HookRequest::BeforeStop { text: step.state.last_assistant_text(), continues });
         step.add_effect(Effect::AskHooks { point: HookPoint::BeforeStop(run), question });
         true
     }
 
     /// Returns whether hooks are being asked about the end of the open run.
-    pub(crate) fn is_waiting_for_end_hooks(&self) -> bool {
-        let run = self.state.facts.run.as_ref().map(|run| run.id);
+    pub(crate) fn is_waiting_for_end_hooks(&self, state: &State) -> bool {
+        let run = state.facts.run.as_ref().map(|run| run.id);
         self.work
             .run
             .pending_end
             .is_some_and(|pending_end| pending_end.is_waiting && Some(pending_end.run) == run)
     }
 
-    fn apply_end_hook_verdict(&mut self, step: &mut StepBuilder, run: RunId, verdict: HookVerdict) {
-        if !self.is_waiting_for_end_hooks()
+    fn apply_end_hook_verdict(&mut self, step: &mut StepBuilder<'_>, run: RunId, verdict: HookVerdict) {
+        if !self.is_waiting_for_end_hooks(step.state)
             || self.work.run.pending_end.is_none_or(|ending| ending.run != run)
         {
             return;
@@ -281,34 +300,21 @@ impl Pod {
             pending_end.is_waiting = false;
             pending_end.continues += u32::from(blocked);
         }
-        self.append_hook_context(step, &verdict);
+        step.append_hook_context(&verdict);
         if blocked {
             let who = verdict.by.as_deref().unwrap_or("a hook");
             let why = verdict.reason.unwrap_or_else(|| "the work is not finished".to_owned());
             let why = truncate_hook_text(&why);
-            self.append_model_message(
-                step,
+            step.append_model_message(
                 SystemKind::Continue,
                 Snippet::GoOn,
                 &[("who", who), ("why", why.as_ref())],
             );
         }
-        if blocked || self.has_pending_notes() {
+        if blocked || step.state.has_pending_notes() {
             return self.send_next_request(step, None);
         }
         self.end_run(step, RunResult::Finished, None);
-    }
-
-    /// Returns the last text of the model.
-    fn last_assistant_text(&self) -> String {
-        let Some(Item::Message { role: Role::Assistant, content }) = self.state.context.last() else {
-            return String::new();
-        };
-        let text = |part: &Content| match part {
-            Content::Text { text } | Content::Refusal { text } => Some(text.display_text().into_owned()),
-            Content::Image { .. } | Content::Unknown => None,
-        };
-        truncate_hook_text(&content.iter().filter_map(text).collect::<Vec<String>>().join("\n"))
     }
 }
 

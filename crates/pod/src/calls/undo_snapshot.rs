@@ -7,8 +7,9 @@
 
 use minke_record::{AlertLevel, AlertSource, Large, RunId, Snapshot, SnapshotFile, SnapshotWhen};
 
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::PodEngine;
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// The capture before the first command of a run.
 #[derive(Debug, Clone, Default)]
@@ -19,10 +20,10 @@ pub(crate) struct CaptureState {
     pub(crate) capture_failed: bool,
 }
 
-impl Pod {
+impl PodEngine {
     /// Returns whether a command must wait for the capture, and requests the capture if necessary.
-    pub(crate) fn start_capture_if_needed(&mut self, step: &mut StepBuilder) -> bool {
-        let Some(run) = self.state.facts.run.as_ref().filter(|run| !run.captured) else { return false };
+    pub(crate) fn start_capture_if_needed(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let Some(run) = step.state.facts.run.as_ref().filter(|run| !run.captured) else { return false };
         if self.work.capture.capture_failed {
             return false;
         }
@@ -34,21 +35,21 @@ impl Pod {
     }
 
     /// Requests a capture after the run, so that its changes can be compared.
-    pub(crate) fn capture_after_run(&mut self, step: &mut StepBuilder, run: RunId) {
+    pub(crate) fn capture_after_run(&mut self, step: &mut StepBuilder<'_>, run: RunId) {
         self.process.exit.capturing_after = Some(run);
         step.add_effect(Effect::Capture { run, when: SnapshotWhen::After });
     }
 
     pub(crate) fn apply_capture(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         run: RunId,
         when: &SnapshotWhen,
         captured: Result<Vec<SnapshotFile>, String>,
     ) {
         let before = *when == SnapshotWhen::Before;
         if before {
-            let open = self.state.facts.run.as_ref().is_some_and(|open| open.id == run);
+            let open = step.state.facts.run.as_ref().is_some_and(|open| open.id == run);
             if self.work.capture.capturing_before != Some(run) || !open {
                 return; // the run has ended
             }
@@ -59,21 +60,23 @@ impl Pod {
         match captured {
             Ok(files) => {
                 let of_run = (!before).then_some(run);
-                self.append_entry(
-                    m,
-                    Snapshot { call_id: None, of_run, when: when.clone(), files: Large::Here(files) },
-                );
+                step.append_entry(Snapshot {
+                    call_id: None,
+                    of_run,
+                    when: when.clone(),
+                    files: Large::Here(files),
+                });
             }
             Err(why) => {
                 self.work.capture.capture_failed = true;
                 let message = format!("what commands change here cannot be undone: {why}");
-                self.append_alert(m, AlertLevel::Warn, AlertSource::Pod, message);
+                step.append_alert(AlertLevel::Warn, AlertSource::Pod, message);
             }
         }
         if before {
-            self.dispatch_ready_calls(m);
+            self.dispatch_ready_calls(step);
         } else if self.process.exit.stop_after_capture && self.process.exit.capturing_after.is_none() {
-            self.flush_and_exit(m);
+            self.flush_and_exit(step);
         }
     }
 }

@@ -12,86 +12,95 @@ use minke_record::{
 
 use crate::PodTimer;
 use crate::children::messages::ChildCommand;
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::PodEngine;
+use crate::state::State;
 use crate::step::{Effect, LiveEventKind};
+use crate::step_builder::StepBuilder;
 
 /// Maximum time that an exiting pod waits for its reports to arrive. Unsent reports stay in its log.
 const FLUSH_TIMEOUT_MS: u64 = 2_000;
 
-impl Pod {
+impl State {
     pub(crate) fn parent_session(&self) -> Option<SessionId> {
-        Some(self.state.facts.about.as_ref()?.parent.as_ref()?.session)
+        Some(self.facts.about.as_ref()?.parent.as_ref()?.session)
     }
 
     fn own_name(&self) -> String {
-        self.state.facts.name.as_ref().map(ToString::to_string).unwrap_or_default()
+        self.facts.name.as_ref().map(ToString::to_string).unwrap_or_default()
     }
+}
 
-    fn append_report(&mut self, step: &mut StepBuilder, event: PodEvent) {
-        if let Some(to) = self.parent_session() {
-            self.append_entry(step, Outbox { to, event });
+impl StepBuilder<'_> {
+    fn append_report(&mut self, event: PodEvent) {
+        if let Some(to) = self.state.parent_session() {
+            self.append_entry(Outbox { to, event });
         }
     }
 
     /// Reports the end of a run, unless its trigger expects no report.
-    pub(crate) fn report_run_end(&mut self, m: &mut StepBuilder, run: &OpenRun, terminal: &Kind) {
+    pub(crate) fn report_run_end(&mut self, run: &OpenRun, terminal: &Kind) {
         let Some(wake) = wakes_parent(run) else { return };
-        let pod_name = self.own_name();
+        let pod_name = self.state.own_name();
         match terminal {
             Kind::RunCompleted(end) if !matches!(end.result, RunResult::Paused | RunResult::Interrupted) => {
                 let result = Some(end.result.to_string());
-                self.append_report(m, PodEvent::TurnEnded { pod_name, result, wake: Some(wake) });
+                self.append_report(PodEvent::TurnEnded { pod_name, result, wake: Some(wake) });
             }
             Kind::RunErrored(end) => {
                 let message = end.message.clone();
-                self.append_report(m, PodEvent::Errored { pod_name, message, wake: Some(wake) });
+                self.append_report(PodEvent::Errored { pod_name, message, wake: Some(wake) });
             }
             _ => {}
         }
     }
 
     /// Reports that this pod no longer resumes its run automatically.
-    pub(crate) fn report_abandoned_resume(&mut self, step: &mut StepBuilder, message: &str) {
-        let event =
-            PodEvent::Errored { pod_name: self.own_name(), message: message.to_owned(), wake: Some(true) };
-        self.append_report(step, event);
+    pub(crate) fn report_abandoned_resume(&mut self, message: &str) {
+        let event = PodEvent::Errored {
+            pod_name: self.state.own_name(),
+            message: message.to_owned(),
+            wake: Some(true),
+        };
+        self.append_report(event);
     }
 
+    /// Reports a loan. Every ancestor receives it; the scope table has the details.
+    pub(crate) fn report_loan(&mut self, child: &OpenChild, socket: &str) {
+        let event = PodEvent::ScopeSubDelegated {
+            parent_pod: self.state.own_name(),
+            sub_pod: child.name.to_string(),
+            sub_socket: socket.to_owned(),
+            scope: child.scope.allow.clone(),
+        };
+        self.append_report(event);
+    }
+
+    /// Forwards events that all ancestors should receive.
+    pub(crate) fn forward_event(&mut self, event: &PodEvent) {
+        if matches!(event, PodEvent::ScopeSubDelegated { .. }) {
+            self.append_report(event.clone());
+        }
+    }
+}
+
+impl PodEngine {
     /// Reports an open ask. Ancestors can answer it at this pod's socket.
-    pub(crate) fn report_open_ask(&mut self, m: &mut StepBuilder, ask: &OpenAsk) {
-        if self.parent_session().is_none() {
+    pub(crate) fn report_open_ask(&mut self, step: &mut StepBuilder<'_>, ask: &OpenAsk) {
+        if step.state.parent_session().is_none() {
             return;
         }
         let ask = serde_json::to_value(ask).expect("an ask is plain data");
         let socket =
             self.process.environment.boot.as_ref().map(|boot| boot.socket.clone()).unwrap_or_default();
-        self.append_report(m, PodEvent::Asked { pod_name: self.own_name(), ask, socket, wake: None });
-    }
-
-    /// Reports a loan. Every ancestor receives it; the scope table has the details.
-    pub(crate) fn report_loan(&mut self, step: &mut StepBuilder, child: &OpenChild, socket: &str) {
-        let event = PodEvent::ScopeSubDelegated {
-            parent_pod: self.own_name(),
-            sub_pod: child.name.to_string(),
-            sub_socket: socket.to_owned(),
-            scope: child.scope.allow.clone(),
-        };
-        self.append_report(step, event);
-    }
-
-    /// Forwards events that all ancestors should receive.
-    pub(crate) fn forward_event(&mut self, m: &mut StepBuilder, event: &PodEvent) {
-        if matches!(event, PodEvent::ScopeSubDelegated { .. }) {
-            self.append_report(m, event.clone());
-        }
+        step.append_report(PodEvent::Asked { pod_name: step.state.own_name(), ask, socket, wake: None });
     }
 
     /// Sends the oldest report if none is in flight.
-    pub(crate) fn send_next_report(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn send_next_report(&mut self, step: &mut StepBuilder<'_>) {
         if self.work.report_in_flight.is_some() || self.process.environment.boot.is_none() {
             return;
         }
-        if let Some(report) = self.state.facts.outbox.front() {
+        if let Some(report) = step.state.facts.outbox.front() {
             self.work.report_in_flight = Some(report.seq);
             let (seq, to, event) = (report.seq, report.to, report.event.clone());
             step.add_effect(Effect::Child(ChildCommand::Report { seq, to, event }));
@@ -99,46 +108,48 @@ impl Pod {
     }
 
     /// Handles the acknowledgement of a report.
-    pub(crate) fn acknowledge_report(&mut self, m: &mut StepBuilder, seq: u64) {
+    pub(crate) fn acknowledge_report(&mut self, step: &mut StepBuilder<'_>, seq: u64) {
         if self.work.report_in_flight == Some(seq) {
             self.work.report_in_flight = None;
         }
-        if self.state.facts.outbox.iter().any(|report| report.seq == seq) {
-            self.append_entry(m, OutboxAck { seq });
+        if step.state.facts.outbox.iter().any(|report| report.seq == seq) {
+            step.append_entry(OutboxAck { seq });
         }
-        if self.process.exit.outbox_flushing && self.state.facts.outbox.is_empty() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::OutboxFlush });
-            self.exit_process(m);
+        if self.process.exit.outbox_flushing && step.state.facts.outbox.is_empty() {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::OutboxFlush });
+            self.exit_process(step);
         }
     }
 
     /// Sends a final report and exits when the outbox is empty or after a timeout.
-    pub(crate) fn flush_and_exit(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn flush_and_exit(&mut self, step: &mut StepBuilder<'_>) {
         self.process.exit.stop_after_capture = false;
-        let can_report = self.process.exit.storage_error.is_none() && self.parent_session().is_some();
+        let can_report = self.process.exit.storage_error.is_none() && step.state.parent_session().is_some();
         if !can_report || self.process.exit.outbox_flushing {
             return self.exit_process(step);
         }
         self.process.exit.outbox_flushing = true;
         let outcome = if self.process.exit.exits_idle { ChildOutcome::Slept } else { ChildOutcome::Stopped };
-        let (pod_name, result) = (self.own_name(), None);
-        self.append_report(
-            step,
-            PodEvent::ShutDown { pod_name, outcome: Some(outcome), result, wake: Some(false) },
-        );
+        let (pod_name, result) = (step.state.own_name(), None);
+        step.append_report(PodEvent::ShutDown {
+            pod_name,
+            outcome: Some(outcome),
+            result,
+            wake: Some(false),
+        });
         step.add_effect(Effect::SetTimer { timer: PodTimer::OutboxFlush, at: step.now + FLUSH_TIMEOUT_MS });
     }
 
     /// Exits after the timeout; unsent reports stay in the log.
-    pub(crate) fn end_flush(&mut self, m: &mut StepBuilder) {
+    pub(crate) fn end_flush(&mut self, step: &mut StepBuilder<'_>) {
         if self.process.exit.outbox_flushing {
-            self.exit_process(m);
+            self.exit_process(step);
         }
     }
 
-    fn exit_process(&mut self, step: &mut StepBuilder) {
+    fn exit_process(&mut self, step: &mut StepBuilder<'_>) {
         self.process.exit.outbox_flushing = false;
-        self.publish_live(step, LiveEventKind::Shutdown);
+        step.publish_live(LiveEventKind::Shutdown);
         step.add_effect(Effect::Exit);
     }
 }

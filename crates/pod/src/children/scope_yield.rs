@@ -7,9 +7,10 @@ use minke_record::ErrorCode;
 
 use crate::ReplyId;
 use crate::children::messages::ChildCommand;
+use crate::engine::PodEngine;
 use crate::input::{CommandRequest, PodCommand};
-use crate::pod::{Pod, StepBuilder};
 use crate::step::{CommandRefusal, Effect, ReplyBody};
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of commands that wait for the scope.
 const MAX_WAITING_COMMANDS: usize = 64;
@@ -25,14 +26,14 @@ pub(crate) struct ScopeYield {
     waiting_commands: Vec<CommandRequest>,
 }
 
-impl Pod {
+impl PodEngine {
     /// Releases the scope on `yield`, unless it is in use.
     pub(crate) fn yield_scope(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         reply: Option<ReplyId>,
     ) -> Result<(), CommandRefusal> {
-        let free = self.state.live_children().next().is_none()
+        let free = step.state.live_children().next().is_none()
             && self.work.calls.call_progress.is_empty()
             && self.work.calls.client_calls.is_empty()
             && self.process.clients.command_count == 0;
@@ -40,7 +41,7 @@ impl Pod {
             let message = "children, calls or commands of this pod still use its scope";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        if self.parent_session().is_some() {
+        if step.state.parent_session().is_some() {
             let message = "this pod's scope is a loan: its parent gets it back when the pod stops";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
@@ -60,7 +61,7 @@ impl Pod {
     /// Holds a command that needs the scope until it is acquired. Returns the command if it need not wait.
     pub(crate) fn hold_for_scope(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         request: CommandRequest,
     ) -> Option<CommandRequest> {
         let needs = matches!(
@@ -89,7 +90,7 @@ impl Pod {
     /// Handles a released or acquired scope, or the failure.
     pub(crate) fn apply_scope_change(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         released: bool,
         problem: Option<String>,
     ) {
@@ -99,19 +100,19 @@ impl Pod {
             // The scope is unchanged; report the error to all waiting clients.
             let waiting = std::mem::take(&mut self.process.scope_yield.waiting_commands).into_iter();
             for reply in waiters.into_iter().map(Some).chain(waiting.map(|request| request.reply)) {
-                m.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
+                step.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
             }
             return;
         }
         if released {
             for reply in waiters {
-                m.accept_request(Some(reply), ReplyBody::Ok);
+                step.accept_request(Some(reply), ReplyBody::Ok);
             }
             return;
         }
         let waiting = std::mem::take(&mut self.process.scope_yield.waiting_commands);
         for request in waiting {
-            self.handle_command(m, request);
+            self.handle_command(step, request);
         }
     }
 }

@@ -12,10 +12,12 @@ use crate::PodTimer;
 use crate::calls::{CallProgress, CallResult};
 use crate::children::messages::ChildCommand;
 use crate::children::{child_end_phrase, completed_call};
+use crate::engine::PodEngine;
 use crate::input::CallEnd;
-use crate::pod::{Pod, StepBuilder};
 use crate::run::inbox::describe_event;
+use crate::state::State;
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// Maximum size of a child's last text in the result of a SpawnPod with `wait`.
 const MAX_TEXT_BYTES: u64 = 16 * 1024;
@@ -69,8 +71,14 @@ impl PodWait {
     }
 }
 
-impl Pod {
-    pub(crate) fn start_pod_wait(&mut self, step: &mut StepBuilder, wait: PodWait) {
+impl State {
+    fn awaited_children(&self, wait: &PodWait) -> Vec<&OpenChild> {
+        wait.children.iter().filter_map(|session| self.child(*session)).collect()
+    }
+}
+
+impl PodEngine {
+    pub(crate) fn start_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: PodWait) {
         self.process.child_starts.last_wait_number += 1;
         let wait = PodWait { number: self.process.child_starts.last_wait_number, ..wait };
         let timer = PodTimer::WaitPods(wait.number);
@@ -84,7 +92,7 @@ impl Pod {
     }
 
     /// After every step: finishes waits that have ended.
-    pub(crate) fn finish_pod_waits(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn finish_pod_waits(&mut self, step: &mut StepBuilder<'_>) {
         let message = std::mem::take(&mut self.work.children.message_received);
         let waits = self.work.children.pod_waits.clone();
         for wait in waits {
@@ -96,29 +104,25 @@ impl Pod {
                 // Closed by a pause, a cancel or an end.
                 self.remove_pod_wait(step, &wait);
             } else if wait.reading_text.is_none()
-                && let Some(end) = self.pod_wait_end(&wait, message, step.now)
+                && let Some(end) = self.pod_wait_end(step.state, &wait, message, step.now)
             {
                 self.end_pod_wait(step, wait, end);
             }
         }
     }
 
-    fn remove_pod_wait(&mut self, m: &mut StepBuilder, wait: &PodWait) {
+    fn remove_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: &PodWait) {
         self.work.children.pod_waits.retain(|other| other.number != wait.number);
-        m.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
+        step.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
     }
 
     /// Returns whether this call waits for other pods.
-    pub fn is_waiting_for_pods(&self, id: &CallId) -> bool {
+    pub(crate) fn is_waiting_for_pods(&self, id: &CallId) -> bool {
         self.work.children.pod_waits.iter().any(|wait| wait.is_for_call(id))
     }
 
-    fn awaited_children(&self, wait: &PodWait) -> Vec<&OpenChild> {
-        wait.children.iter().filter_map(|session| self.state.child(*session)).collect()
-    }
-
-    fn pod_wait_end(&self, wait: &PodWait, message: bool, now: Millis) -> Option<WaitEnd> {
-        let children = self.awaited_children(wait);
+    fn pod_wait_end(&self, state: &State, wait: &PodWait, message: bool, now: Millis) -> Option<WaitEnd> {
+        let children = state.awaited_children(wait);
         if children
             .iter()
             .any(|child| child.asks.iter().any(|ask| !self.work.children.reported_asks.contains(&ask.id)))
@@ -141,19 +145,19 @@ impl Pod {
         (now >= wait.deadline).then_some(WaitEnd::Timeout)
     }
 
-    fn end_pod_wait(&mut self, step: &mut StepBuilder, wait: PodWait, end: WaitEnd) {
+    fn end_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: PodWait, end: WaitEnd) {
         self.remove_pod_wait(step, &wait);
         let child = wait.children.first().copied();
         if let (true, WaitEnd::Event, Some(child)) = (wait.wants_text, end, child)
-            && let Some(name) = self.state.child(child).map(|child| child.name.clone())
+            && let Some(name) = step.state.child(child).map(|child| child.name.clone())
         {
-            let since = self.state.facts.read_to.get(&child).copied().unwrap_or(0);
+            let since = step.state.facts.read_to.get(&child).copied().unwrap_or(0);
             let (call_id, max_bytes, detail) = (wait.call_id.clone(), MAX_TEXT_BYTES, false);
             self.work.children.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
             let read = ChildCommand::Read { call_id, child, name, since, max_bytes, detail };
             return step.add_effect(Effect::Child(read));
         }
-        let result = self.pod_wait_result(&wait, end, None);
+        let result = self.pod_wait_result(step.state, &wait, end, None);
         self.settle_call(step, &wait.call_id, result);
         self.continue_after_call(step);
     }
@@ -161,7 +165,7 @@ impl Pod {
     /// Finishes a wait after its text was read. Returns whether there was such a wait.
     pub(crate) fn end_pod_wait_with_text(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         ended: &CallEnd,
     ) -> bool {
@@ -175,20 +179,27 @@ impl Pod {
             }
             CallEnd::TimedOut { .. } => "(its text could not be read in time)".to_owned(),
         };
-        let result = self.pod_wait_result(&wait, wait.reading_text.unwrap_or(WaitEnd::Event), Some(text));
-        self.settle_call(m, id, result);
-        self.continue_after_call(m);
+        let result =
+            self.pod_wait_result(step.state, &wait, wait.reading_text.unwrap_or(WaitEnd::Event), Some(text));
+        self.settle_call(step, id, result);
+        self.continue_after_call(step);
         true
     }
 
     /// Returns the result of a wait: its end, the state of every pod, and the reports, which are not shown
     /// again.
-    fn pod_wait_result(&mut self, wait: &PodWait, end: WaitEnd, text: Option<String>) -> CallResult {
-        let children: Vec<OpenChild> = self.awaited_children(wait).into_iter().cloned().collect();
+    fn pod_wait_result(
+        &mut self,
+        state: &State,
+        wait: &PodWait,
+        end: WaitEnd,
+        text: Option<String>,
+    ) -> CallResult {
+        let children: Vec<OpenChild> = state.awaited_children(wait).into_iter().cloned().collect();
         let sessions: BTreeSet<SessionId> = wait.children.iter().copied().collect();
         let from =
             |note: &&Note| note.event.is_some() && note.from.session.is_some_and(|s| sessions.contains(&s));
-        let notes: Vec<Note> = self.state.facts.notes.iter().filter(from).cloned().collect();
+        let notes: Vec<Note> = state.facts.notes.iter().filter(from).cloned().collect();
         let mut lines: Vec<String> = Vec::new();
         for child in &children {
             let mut reports = notes.iter().filter(|note| note.from.session == Some(child.session)).peekable();

@@ -5,7 +5,8 @@
 use minke_prompts::Snippet;
 use minke_record::{AlertLevel, AlertSource, OpenCall, Outcome, RunResult, SystemKind, Text};
 
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::PodEngine;
+use crate::step_builder::StepBuilder;
 
 /// Number of failures after which model and person are warned.
 const WARN_AT: u32 = 3;
@@ -20,7 +21,7 @@ pub(crate) struct RepeatedFailure {
     times: u32,
 }
 
-impl Pod {
+impl PodEngine {
     /// Counts the failure of a model call.
     pub(crate) fn count_call_failure(&mut self, call: &OpenCall, outcome: &Outcome) {
         if call.by.is_some() {
@@ -38,7 +39,7 @@ impl Pod {
     }
 
     /// Before a request: warns about a loop or ends the run. Returns whether the run continues.
-    pub(crate) fn pass_loop_guard(&mut self, step: &mut StepBuilder) -> bool {
+    pub(crate) fn pass_loop_guard(&mut self, step: &mut StepBuilder<'_>) -> bool {
         let Some(RepeatedFailure { tool, times, .. }) = self.work.calls.repeated_failure.clone() else {
             return true;
         };
@@ -51,11 +52,11 @@ impl Pod {
             self.work.calls.loop_warned_at = Some(times);
             if times == WARN_AT {
                 let message = format!("the same call of {tool} has failed {times} times in a row");
-                self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);
+                step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
             }
             let (times, ends) = (times.to_string(), END_AT.to_string());
             let values = [("tool", tool.as_str()), ("times", &times), ("ends", &ends)];
-            self.append_model_message(step, SystemKind::Notification, Snippet::Loop, &values);
+            step.append_model_message(SystemKind::Notification, Snippet::Loop, &values);
         }
         true
     }

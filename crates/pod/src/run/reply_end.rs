@@ -7,8 +7,9 @@
 use minke_model::StopReason;
 use minke_record::{AlertLevel, AlertSource, ErrorCode, LlmOutcome, RunErrored, RunResult, TurnResult};
 
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::PodEngine;
 use crate::run::reply::FinishedReply;
+use crate::step_builder::StepBuilder;
 
 /// Error text if the model refused to answer. Replays recognize a refusal by these two texts.
 pub const REFUSED_MESSAGE: &str = "the model refused to answer";
@@ -18,11 +19,17 @@ pub const FILTERED_MESSAGE: &str = "the provider's content filter stopped the re
 const MAX_REFUSAL_CHARS: usize = 300;
 const OUTPUT_LIMIT_MESSAGE: &str = "the reply was cut at the model's output limit";
 
-impl Pod {
-    pub(crate) fn finish_reply(&mut self, step: &mut StepBuilder, stop: &StopReason) {
+impl StepBuilder<'_> {
+    fn append_warning(&mut self, message: &str) {
+        self.append_alert(AlertLevel::Warn, AlertSource::Worker, message.to_owned());
+    }
+}
+
+impl PodEngine {
+    pub(crate) fn finish_reply(&mut self, step: &mut StepBuilder<'_>, stop: &StopReason) {
         let mut finished = self.finish_draft(step);
         let (has_entries, has_text) = (finished.has_entries, finished.has_text);
-        let refusal = RefusedReply::from_stop(stop, &mut finished, self.has_model_calls());
+        let refusal = RefusedReply::from_stop(stop, &mut finished, step.state.has_model_calls());
         self.append_request_end(step, finished, LlmOutcome::Done);
         self.work.reply.stop_reason = stop.as_str().to_owned();
         if let Some(refusal) = refusal {
@@ -30,8 +37,8 @@ impl Pod {
         }
         match stop {
             StopReason::MaxTokens => {
-                self.append_warning(step, OUTPUT_LIMIT_MESSAGE);
-                if !has_text && !self.has_model_calls() {
+                step.append_warning(OUTPUT_LIMIT_MESSAGE);
+                if !has_text && !step.state.has_model_calls() {
                     let reason = format!("{OUTPUT_LIMIT_MESSAGE} before it had any text");
                     self.end_turn(step, TurnResult::Finished);
                     return self.end_run(step, RunResult::LimitReached, Some(reason));
@@ -42,18 +49,14 @@ impl Pod {
                 self.end_turn(step, TurnResult::Error);
                 return self.fail_run(step, ErrorCode::ProviderError, message, true);
             }
-            _ if !has_entries => self.append_warning(step, "the model gave an empty reply"),
+            _ if !has_entries => step.append_warning("the model gave an empty reply"),
             _ => {}
         }
         self.continue_run(step);
     }
 
-    fn append_warning(&mut self, m: &mut StepBuilder, message: &str) {
-        self.append_alert(m, AlertLevel::Warn, AlertSource::Worker, message.to_owned());
-    }
-
     /// Fails the run after a refused or filtered reply, because the same request would be refused again.
-    fn end_refused_reply(&mut self, step: &mut StepBuilder, refusal: RefusedReply) {
+    fn end_refused_reply(&mut self, step: &mut StepBuilder<'_>, refusal: RefusedReply) {
         self.close_model_calls(step, "the reply that made this call was refused");
         let RefusedReply { stop, message } = refusal;
         self.work.reply.stop_reason = stop.as_str().to_owned();

@@ -6,20 +6,31 @@ use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, T
 
 use crate::PodTimer;
 use crate::calls::CallResult;
+use crate::engine::PodEngine;
 use crate::exit::StopMode;
-use crate::pod::{Pod, StepBuilder};
 use crate::run::PauseRequest;
+use crate::state::State;
 use crate::step::{Effect, ReplyBody};
+use crate::step_builder::StepBuilder;
 use crate::table::Disposition;
 
 /// Time for impure calls to end after a `pause`.
 const PAUSE_GRACE_MS: u64 = 10_000;
 
-impl Pod {
+impl State {
+    /// Returns asks without an open call.
+    pub(crate) fn orphan_asks(&self) -> Vec<minke_record::AskId> {
+        let asked = |id| self.facts.calls.iter().any(|call| call.stage == CallStage::Asked(id));
+        let open = self.facts.asks.iter();
+        open.filter(|ask| ask.subject.call_id.is_some() && !asked(ask.id)).map(|ask| ask.id).collect()
+    }
+}
+
+impl PodEngine {
     /// Pauses at a safe point: cancels the reply, drops pure calls and waits for the others.
     pub(crate) fn pause_run(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         detail: Option<String>,
     ) -> ReplyBody {
@@ -38,18 +49,18 @@ impl Pod {
     }
 
     /// Finishes the pause if no call is running.
-    pub(crate) fn pause_if_quiet(&mut self, m: &mut StepBuilder) {
-        if self.running_model_calls().is_empty() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
-            self.finish_pause(m);
+    pub(crate) fn pause_if_quiet(&mut self, step: &mut StepBuilder<'_>) {
+        if self.running_model_calls(step.state).is_empty() {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
+            self.finish_pause(step);
         }
     }
 
-    pub(crate) fn end_pause_grace(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn end_pause_grace(&mut self, step: &mut StepBuilder<'_>) {
         if self.work.run.pause.is_none() {
             return;
         }
-        for call_id in self.running_model_calls() {
+        for call_id in self.running_model_calls(step.state) {
             step.add_effect(Effect::StopCall { call_id: call_id.clone() });
             let message = "stopped by a pause; it may have taken effect";
             self.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, message));
@@ -57,16 +68,16 @@ impl Pod {
         self.finish_pause(step);
     }
 
-    fn finish_pause(&mut self, m: &mut StepBuilder) {
+    fn finish_pause(&mut self, step: &mut StepBuilder<'_>) {
         let reason = self.work.run.pause.take().and_then(|pausing| pausing.reason);
         self.work.reply.stop_reason = "paused".to_owned();
-        self.end_turn(m, TurnResult::Paused);
-        self.end_run(m, RunResult::Paused, reason);
+        self.end_turn(step, TurnResult::Paused);
+        self.end_run(step, RunResult::Paused, reason);
     }
 
     pub(crate) fn handle_cancel(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         by: Actor,
         detail: Option<String>,
@@ -84,31 +95,31 @@ impl Pod {
     }
 
     /// Abandons a paused or interrupted run: closes its calls and asks.
-    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder, why: &str, by: &Actor) {
+    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder<'_>, why: &str, by: &Actor) {
         self.close_model_calls(step, why);
-        self.append_state_change(step, StateWord::Abandoned, why.to_owned(), by);
+        step.append_state_change(StateWord::Abandoned, why.to_owned(), by);
         self.cancel_scheduled_resume(step);
     }
 
     /// Cancels the open run. If the model has not replied yet, the input leaves the context (rollback).
-    pub(crate) fn cancel_run(&mut self, m: &mut StepBuilder, why: &str) {
+    pub(crate) fn cancel_run(&mut self, step: &mut StepBuilder<'_>, why: &str) {
         if self.work.run.pause.take().is_some() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
         }
-        let has_entries = self.cancel_reply(m);
-        let calls = self.has_model_calls();
-        self.close_model_calls(m, why);
-        let Some(run) = &self.state.facts.run else { return };
+        let has_entries = self.cancel_reply(step);
+        let calls = step.state.has_model_calls();
+        self.close_model_calls(step, why);
+        let Some(run) = &step.state.facts.run else { return };
         let resumed = run.trigger == Trigger::Resume;
         let rolled_back = !has_entries && !calls && !run.produced && !resumed && run.input_at.is_some();
         self.work.reply.stop_reason = "cancelled".to_owned();
-        self.end_turn(m, TurnResult::Cancelled);
+        self.end_turn(step, TurnResult::Cancelled);
         let result = if rolled_back { RunResult::RolledBack } else { RunResult::Cancelled };
-        self.end_run(m, result, Some(why.to_owned()));
+        self.end_run(step, result, Some(why.to_owned()));
     }
 
     /// Handles `shutdown`: the run ends as `cancelled`.
-    pub(crate) fn shut_down_now(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn shut_down_now(&mut self, step: &mut StepBuilder<'_>) {
         self.process.exit.stop_mode = Some(StopMode::Now);
         self.cancel_run(step, "the pod was shut down");
         self.begin_stop(step);
@@ -116,28 +127,28 @@ impl Pod {
 
     /// Stops after a signal or when idle: the run ends as `interrupted`, and its calls and asks stay open, so
     /// that it can be resumed after a reboot.
-    pub(crate) fn stop_interrupted(&mut self, m: &mut StepBuilder, why: &str) {
+    pub(crate) fn stop_interrupted(&mut self, step: &mut StepBuilder<'_>, why: &str) {
         if self.process.exit.stop_mode == Some(StopMode::Now) {
             if self.process.exit.stop_after_capture || self.process.exit.outbox_flushing {
-                self.flush_and_exit(m);
+                self.flush_and_exit(step);
             }
             return;
         }
         self.process.exit.stop_mode = Some(StopMode::Now);
         self.process.exit.capturing_after = None;
         self.work.run.pause = None;
-        self.cancel_reply(m);
-        for call_id in self.running_model_calls() {
-            m.add_effect(Effect::StopCall { call_id });
+        self.cancel_reply(step);
+        for call_id in self.running_model_calls(step.state) {
+            step.add_effect(Effect::StopCall { call_id });
         }
         self.work.reply.stop_reason = "interrupted".to_owned();
-        self.end_turn(m, TurnResult::Paused);
-        self.end_run(m, RunResult::Interrupted, Some(format!("stopped by {why}")));
-        self.begin_stop(m);
+        self.end_turn(step, TurnResult::Paused);
+        self.end_run(step, RunResult::Interrupted, Some(format!("stopped by {why}")));
+        self.begin_stop(step);
     }
 
     /// Stops after the capture of the last run; undo needs it.
-    pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder<'_>) {
         self.process.exit.stop_mode = Some(StopMode::Now);
         self.refuse_pending_inputs(
             step,
@@ -154,40 +165,33 @@ impl Pod {
 
     /// Handles a failed write after the pod was rebuilt from the log: the open run ends, and no new one
     /// starts until there is space.
-    pub(crate) fn handle_storage_failure(&mut self, m: &mut StepBuilder, message: String) {
+    pub(crate) fn handle_storage_failure(&mut self, step: &mut StepBuilder<'_>, message: String) {
         self.process.exit.storage_error = Some(message.clone());
         let why = format!("could not write the log: {message}; free disk space and try again");
-        self.refuse_pending_inputs(m, &ErrorCode::StorageFailed, &why);
-        self.end_run_for_storage(m, message);
-        self.reset_ask_timers(m);
-        self.watch_starting_children(m);
+        self.refuse_pending_inputs(step, &ErrorCode::StorageFailed, &why);
+        self.end_run_for_storage(step, message);
+        step.reset_ask_timers();
+        self.watch_starting_children(step);
     }
 
     /// Closes calls and asks that were lost with the failed write.
-    fn end_run_for_storage(&mut self, step: &mut StepBuilder, message: String) {
-        for ask in self.orphan_asks() {
-            self.abort_ask(step, ask, "the log could not be written");
+    fn end_run_for_storage(&mut self, step: &mut StepBuilder<'_>, message: String) {
+        for ask in step.state.orphan_asks() {
+            step.abort_ask(ask, "the log could not be written");
         }
         self.settle_client_calls(step);
-        if self.state.facts.run.is_some() {
+        if step.state.facts.run.is_some() {
             self.close_model_calls(step, "the log could not be written");
             self.fail_run(step, ErrorCode::StorageFailed, message, true);
         }
     }
 
     /// Handles free disk space. A run whose end could not be written ends now.
-    pub(crate) fn handle_storage_restored(&mut self, m: &mut StepBuilder) {
+    pub(crate) fn handle_storage_restored(&mut self, step: &mut StepBuilder<'_>) {
         let Some(message) = self.process.exit.storage_error.take() else { return };
         let idle = self.work.reply.reply_draft.is_none() && self.work.calls.call_progress.is_empty();
         if idle {
-            self.end_run_for_storage(m, message);
+            self.end_run_for_storage(step, message);
         }
-    }
-
-    /// Returns asks without an open call.
-    pub(crate) fn orphan_asks(&self) -> Vec<minke_record::AskId> {
-        let asked = |id| self.state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(id));
-        let open = self.state.facts.asks.iter();
-        open.filter(|ask| ask.subject.call_id.is_some() && !asked(ask.id)).map(|ask| ask.id).collect()
     }
 }

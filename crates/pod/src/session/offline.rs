@@ -4,9 +4,9 @@
 
 use minke_record::{
     Actor, AlertLevel, AlertSource, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision,
-    Draft, ErrorCode, ForkOrigin, GitState, Goal, GoalChange, History, Holder, IdGenerator, Inbox,
-    InputSegment, Item, LOG_FORMAT, Millis, OpenChild, Opened, Outcome, ParentCall, PodName, QueueId,
-    QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Text, Unarchived,
+    Draft, ErrorCode, ForkOrigin, GitState, Goal, GoalChange, History, Holder, Inbox, InputSegment, Item,
+    LOG_FORMAT, Millis, OpenChild, Opened, Outcome, ParentCall, PodName, QueueId, QueueMode, QueuedInput,
+    Renamed, Scope, SegmentReason, SessionId, SessionStart, Text, Unarchived,
 };
 use minke_thread::JobAction;
 use serde_json::Value;
@@ -14,11 +14,12 @@ use serde_json::Value;
 use crate::calls::CallResult;
 use crate::calls::asks::{AskAnswer, check_answer};
 use crate::children::messages::DescendantState;
+use crate::engine::PodEngine;
 use crate::job::schedule::{ScheduleEvent, has_schedule};
-use crate::pod::{Pod, StepBuilder};
 use crate::run::SegmentInit;
 use crate::state::State;
-use crate::step::{CommandRefusal, Step};
+use crate::step::CommandRefusal;
+use crate::step_builder::StepBuilder;
 
 /// Time and random seed of a step that is written without a pod.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +29,8 @@ pub struct StepSeed {
 }
 
 impl StepSeed {
-    fn step_builder(self, state: &State) -> StepBuilder {
-        let now = self.now.max(state.facts.last_ts);
-        StepBuilder { now, ids: IdGenerator::new(self.now, self.seed), result: Step::default() }
+    fn step_builder(self, state: &mut State) -> StepBuilder<'_> {
+        StepBuilder::new(state, self.now, self.seed)
     }
 }
 
@@ -41,8 +41,8 @@ pub struct StepDraft {
     pub entries: Vec<Draft>,
 }
 
-impl From<StepBuilder> for StepDraft {
-    fn from(step: StepBuilder) -> StepDraft {
+impl From<StepBuilder<'_>> for StepDraft {
+    fn from(step: StepBuilder<'_>) -> StepDraft {
         StepDraft { blobs: step.result.blobs, entries: step.result.entries }
     }
 }
@@ -77,42 +77,43 @@ pub struct InitialTask {
 
 /// Returns the first step of a new session.
 pub fn new_session(at: StepSeed, new: NewSession) -> StepDraft {
-    let mut pod = Pod::new(State::default());
-    let mut step = at.step_builder(&pod.state);
+    let mut state = State::default();
+    let mut step = at.step_builder(&mut state);
     // The jobs that a schedule creates get the input. The scheduled job itself never runs.
     let scheduled = has_schedule(new.mandate.as_ref());
     let task = new.task.filter(|_| !scheduled);
     let history = new.history;
-    pod.append_entry(
-        &mut step,
-        SessionStart {
-            session: new.session,
-            format: LOG_FORMAT,
-            version: new.version,
-            name: new.name,
-            created_by: new.created_by,
-            cwd: new.cwd,
-            workspace: new.workspace,
-            git: new.git,
-            manifest: new.manifest,
-            scope: new.scope,
-            mandate: new.mandate,
-            metadata: new.metadata,
-            parent: new.parent,
-            from: None,
-        },
-    );
+    step.append_entry(SessionStart {
+        session: new.session,
+        format: LOG_FORMAT,
+        version: new.version,
+        name: new.name,
+        created_by: new.created_by,
+        cwd: new.cwd,
+        workspace: new.workspace,
+        git: new.git,
+        manifest: new.manifest,
+        scope: new.scope,
+        mandate: new.mandate,
+        metadata: new.metadata,
+        parent: new.parent,
+        from: None,
+    });
     if !history.is_empty() {
-        pod.start_segment(&mut step, import_segment(history));
+        step.start_segment(import_segment(history));
     }
-    pod.start_schedule(&mut step);
+    step.start_schedule();
     if let Some(task) = task {
         let id = QueueId(step.ids.next_uuid());
         let InitialTask { segments, op_id, from } = task;
-        pod.append_entry(
-            &mut step,
-            QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue, attached: Vec::new() },
-        );
+        step.append_entry(QueuedInput {
+            id,
+            segments,
+            op_id,
+            from,
+            mode: QueueMode::Queue,
+            attached: Vec::new(),
+        });
     }
     step.into()
 }
@@ -192,21 +193,19 @@ pub fn apply_offline_edit(
     writer: OfflineWriter,
     edit: OfflineEdit,
 ) -> Result<StepDraft, CommandRefusal> {
-    let mut pod = Pod::new(state.clone());
-    let mut step = at.step_builder(state);
-    pod.append_entry(
-        &mut step,
-        Opened {
-            epoch: state.facts.epoch.saturating_add(1),
-            pid: writer.pid,
-            boot_id: writer.boot_id,
-            host: writer.host,
-            version: writer.version,
-            holder: Holder::Visit,
-            fence: None,
-            own: None,
-        },
-    );
+    let mut engine = PodEngine::default();
+    let mut edited = state.clone();
+    let mut step = at.step_builder(&mut edited);
+    step.append_entry(Opened {
+        epoch: state.facts.epoch.saturating_add(1),
+        pid: writer.pid,
+        boot_id: writer.boot_id,
+        host: writer.host,
+        version: writer.version,
+        holder: Holder::Visit,
+        fence: None,
+        own: None,
+    });
     let by = writer.by;
     match edit {
         OfflineEdit::Queue { op_id: Some(op_id), .. } if state.op_result(&op_id).is_some() => {
@@ -221,14 +220,18 @@ pub fn apply_offline_edit(
                 ));
             }
             let id = QueueId(step.ids.next_uuid());
-            pod.append_entry(
-                &mut step,
-                QueuedInput { id, segments, op_id, from: by, mode: QueueMode::Queue, attached: Vec::new() },
-            );
+            step.append_entry(QueuedInput {
+                id,
+                segments,
+                op_id,
+                from: by,
+                mode: QueueMode::Queue,
+                attached: Vec::new(),
+            });
         }
         OfflineEdit::Notify { message, wake } => {
             let message = Some(message.into());
-            pod.append_entry(&mut step, Inbox { from: by, from_seq: None, event: None, message, wake });
+            step.append_entry(Inbox { from: by, from_seq: None, event: None, message, wake });
         }
         OfflineEdit::Answer { ask, decision, note } => {
             let answer = AskAnswer { ask, decision, note, by };
@@ -238,34 +241,34 @@ pub fn apply_offline_edit(
                 let message = format!("the client's call that question {ask} was about is gone");
                 return Err(CommandRefusal::new(ErrorCode::NotFound, message));
             }
-            pod.answer_ask_offline(&mut step, answer);
+            engine.answer_ask_offline(&mut step, answer);
         }
         OfflineEdit::Model(reference) => {
             for (key, value) in state.model_changes(&reference) {
-                pod.append_entry(&mut step, ConfigChanged { key, value, by: by.clone() });
+                step.append_entry(ConfigChanged { key, value, by: by.clone() });
             }
         }
         OfflineEdit::Rename(name) => {
-            pod.append_entry(&mut step, Renamed { name, by });
+            step.append_entry(Renamed { name, by });
         }
         OfflineEdit::Archive(true) => {
-            pod.append_entry(&mut step, Archived { by });
+            step.append_entry(Archived { by });
         }
         OfflineEdit::Archive(false) => {
-            pod.append_entry(&mut step, Unarchived { by });
+            step.append_entry(Unarchived { by });
         }
         OfflineEdit::Checkpoint { id, state } => {
-            pod.append_entry(&mut step, Checkpoint { id, state });
+            step.append_entry(Checkpoint { id, state });
         }
         OfflineEdit::Descendants(DescendantState { paid, children }) => {
             let opened = step.result.entries.len();
-            pod.append_spending(&mut step, &paid);
+            step.append_spending(&paid);
             for child in children {
                 let same = |known: &&OpenChild| {
                     known.ended.is_none() && known.budget == child.budget && known.line == child.line
                 };
                 if state.child(child.session).filter(same).is_none() {
-                    pod.append_entry(&mut step, child);
+                    step.append_entry(child);
                 }
             }
             if step.result.entries.len() == opened {
@@ -274,43 +277,40 @@ pub fn apply_offline_edit(
         }
         OfflineEdit::Config { key, value } => {
             if key == crate::budget::BUDGET_KEY {
-                pod.check_budget_change(&value, &by)?;
+                step.state.check_budget_change(&value, &by)?;
             }
-            pod.append_entry(&mut step, ConfigChanged { key, value, by });
+            step.append_entry(ConfigChanged { key, value, by });
         }
         OfflineEdit::Goal(goal) => {
             let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
-            pod.append_entry(
-                &mut step,
-                Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None },
-            );
+            step.append_entry(Goal { change, text: goal.unwrap_or_default(), used: 0, evidence: None });
         }
         OfflineEdit::Import(items) => {
             if state.segment.is_some() || !state.context.is_empty() || !state.facts.queue.is_empty() {
                 let message = "history can be imported only into a thread without a conversation";
                 return Err(CommandRefusal::new(ErrorCode::Conflict, message));
             }
-            pod.start_segment(&mut step, import_segment(items));
+            step.start_segment(import_segment(items));
         }
         OfflineEdit::Abandon { reason } => {
             if state.facts.run.is_some() {
-                pod.interrupt_open_run(&mut step, "the process ended");
+                engine.interrupt_open_run(&mut step, "the process ended");
             }
-            if pod.state.resumable_run().is_none() {
+            if step.state.resumable_run().is_none() {
                 return Err(CommandRefusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
             }
-            pod.abandon_run(&mut step, &reason, &by);
+            engine.abandon_run(&mut step, &reason, &by);
         }
         OfflineEdit::Job { action, detail } => {
             let opened = step.result.entries.len();
-            pod.apply_job_action_offline(&mut step, action, detail, &by)?;
+            engine.apply_job_action_offline(&mut step, action, detail, &by)?;
             if step.result.entries.len() == opened {
                 return Ok(StepDraft::default());
             }
         }
         OfflineEdit::Schedule(event) => {
             let opened = step.result.entries.len();
-            pod.apply_schedule_event(&mut step, event);
+            step.apply_schedule_event(event);
             if step.result.entries.len() == opened {
                 return Ok(StepDraft::default());
             }
@@ -342,58 +342,53 @@ pub fn fork_session(parent: &State, at: StepSeed, request: ForkRequest) -> Resul
         return Err(CommandRefusal::new(ErrorCode::Internal, "the parent's log has no session_start"));
     };
     let same_as = request.from.seq;
-    let mut pod = Pod::new(State { next_seq: 0, ..parent.clone() });
-    let mut step = at.step_builder(parent);
-    pod.append_entry(
-        &mut step,
-        SessionStart {
-            session: request.session,
-            format: LOG_FORMAT,
-            version: request.version,
-            name: request.name,
-            created_by: request.created_by,
-            cwd: request.cwd.unwrap_or(about.cwd),
-            workspace: about.workspace,
-            git: None,
-            manifest: about.manifest,
-            scope: about.scope,
-            mandate: request.mandate.clone(),
-            metadata: None,
-            parent: None,
-            from: Some(request.from),
-        },
-    );
+    let mut engine = PodEngine::default();
+    let mut state = State { next_seq: 0, ..parent.clone() };
+    let mut step = at.step_builder(&mut state);
+    step.append_entry(SessionStart {
+        session: request.session,
+        format: LOG_FORMAT,
+        version: request.version,
+        name: request.name,
+        created_by: request.created_by,
+        cwd: request.cwd.unwrap_or(about.cwd),
+        workspace: about.workspace,
+        git: None,
+        manifest: about.manifest,
+        scope: about.scope,
+        mandate: request.mandate.clone(),
+        metadata: None,
+        parent: None,
+        from: Some(request.from),
+    });
     if let Some(segment) = parent.segment.clone() {
-        pod.start_segment(
-            &mut step,
-            SegmentInit {
-                reason: SegmentReason::Fork,
-                system_prompt: segment.system_prompt,
-                tools: segment.tools.as_ref().clone(),
-                config: segment.config,
-                history: History::SameAs { same_as },
-            },
-        );
+        step.start_segment(SegmentInit {
+            reason: SegmentReason::Fork,
+            system_prompt: segment.system_prompt,
+            tools: segment.tools.as_ref().clone(),
+            config: segment.config,
+            history: History::SameAs { same_as },
+        });
     }
-    let open: Vec<_> = pod.state.facts.calls.iter().map(|call| call.call_id.clone()).collect();
+    let open: Vec<_> = step.state.facts.calls.iter().map(|call| call.call_id.clone()).collect();
     for call_id in open {
-        debug_assert!(!matches!(pod.state.open_call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
+        debug_assert!(!matches!(step.state.open_call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
         let result =
             CallResult::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
-        pod.settle_call(&mut step, &call_id, result);
+        engine.settle_call(&mut step, &call_id, result);
     }
-    pod.start_schedule(&mut step);
+    step.start_schedule();
     let scheduled = has_schedule(request.mandate.as_ref());
     let objective = request.mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
     if let Some(objective) = objective.filter(|_| !scheduled) {
         let (id, from) = (QueueId(step.ids.next_uuid()), Actor::from_job(request.session));
         let segments = vec![InputSegment::Text { content: objective.into() }];
         let (op_id, mode, attached) = (None, QueueMode::Queue, Vec::new());
-        pod.append_entry(&mut step, QueuedInput { id, segments, op_id, from, mode, attached });
+        step.append_entry(QueuedInput { id, segments, op_id, from, mode, attached });
     }
     if let Some(why) = request.pause_reason {
-        pod.append_alert(&mut step, AlertLevel::Error, AlertSource::Pod, why.clone());
-        pod.pause_from_start(&mut step, why);
+        step.append_alert(AlertLevel::Error, AlertSource::Pod, why.clone());
+        step.pause_from_start(why);
     }
     Ok(step.into())
 }

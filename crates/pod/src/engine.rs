@@ -1,0 +1,220 @@
+//! The engine: everything of a pod that is not in its log.
+
+use minke_record::{Extension, Millis, Route};
+
+use crate::calls::CallProgress;
+use crate::calls::hooks::HookQueue;
+use crate::calls::table::CallTable;
+use crate::calls::undo_snapshot::CaptureState;
+use crate::children::scope_yield::ScopeYield;
+use crate::children::table::{ChildStarts, ChildTable};
+use crate::clients::{ClientTable, StateWaiter};
+use crate::environment::Environment;
+use crate::exit::{ExitState, StopMode};
+use crate::input::{InputKind, PodTimer, WaitCondition};
+use crate::job::JobTimers;
+use crate::run::RunProgress;
+use crate::run::reply::ReplyState;
+use crate::state::State;
+use crate::step::{Effect, PodPhase, ReplyBody};
+use crate::step_builder::StepBuilder;
+
+/// The extension domain for network accesses of commands.
+pub const NETWORK_DOMAIN: &str = "network";
+
+/// The state of this process, in the part that survives a rebuild and the part that does not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodEngine {
+    pub(crate) process: ProcessState,
+    pub(crate) work: RunningWork,
+}
+
+/// State of the process that survives a rebuild after a failed write. A restart must not depend on it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProcessState {
+    pub(crate) environment: Environment,
+    pub(crate) clients: ClientTable,
+    pub(crate) exit: ExitState,
+    pub(crate) hooks: HookQueue,
+    pub(crate) child_starts: ChildStarts,
+    pub(crate) scope_yield: ScopeYield,
+    /// The deadline of the budget, as the timer is set.
+    pub(crate) wall_deadline: Option<Millis>,
+    pub(crate) job_timers: JobTimers,
+}
+
+impl ProcessState {
+    /// Returns this state without its part of the running work.
+    fn without_work(self) -> ProcessState {
+        let environment = Environment { failed_models: 0, now: 0, ..self.environment };
+        ProcessState { environment, ..self }
+    }
+}
+
+/// State of the running work. It is lost with the process and by a rebuild after a failed write.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunningWork {
+    pub(crate) calls: CallTable,
+    pub(crate) children: ChildTable,
+    pub(crate) reply: ReplyState,
+    pub(crate) run: RunProgress,
+    pub(crate) capture: CaptureState,
+    /// The report in flight.
+    pub(crate) report_in_flight: Option<u64>,
+}
+
+impl PodEngine {
+    /// Keeps the state of the process but not of running work, after a failed write.
+    pub(crate) fn after_failed_write(self) -> PodEngine {
+        PodEngine { process: self.process.without_work(), work: RunningWork::default() }
+    }
+
+    pub(crate) fn handle_input(&mut self, step: &mut StepBuilder<'_>, kind: InputKind) {
+        self.process.environment.now = step.now;
+        match kind {
+            InputKind::Boot(boot) => self.boot_pod(step, boot),
+            InputKind::Command(request) => self.handle_command(step, *request),
+            InputKind::Model { call, event } => self.apply_model_event(step, call, event),
+            InputKind::ModelFailed { call, failure } => self.handle_model_failure(step, call, failure),
+            InputKind::Prepared { call_id, prepared } => self.handle_prepared(step, &call_id, *prepared),
+            InputKind::CallEnded { call_id, ended } => self.finish_call(step, &call_id, ended),
+            InputKind::FileChecked { call_id, result } => self.apply_file_check(step, &call_id, result),
+            InputKind::Captured { run, when, captured } => self.apply_capture(step, run, &when, captured),
+            InputKind::NetworkAccess(payload) => {
+                step.append_entry(Extension { domain: NETWORK_DOMAIN.to_owned(), payload });
+            }
+            InputKind::RulesChanged(rules) => step.update_rules(&rules),
+            InputKind::HookReply { point, verdict } => self.apply_hook_reply(step, point, *verdict),
+            InputKind::Child(news) => self.apply_child_event(step, *news),
+            InputKind::Timer(timer) => self.handle_timer(step, timer),
+            InputKind::Signal => self.stop_interrupted(step, "a signal"),
+            InputKind::ClientCount(count) => self.process.clients.client_count = count,
+            InputKind::OwnerDisconnected => self.handle_owner_disconnect(step),
+            InputKind::CommandCount(count) => self.process.clients.command_count = count,
+            InputKind::StorageFailed { message } => self.handle_storage_failure(step, message),
+            InputKind::StorageRestored => self.handle_storage_restored(step),
+            InputKind::Routes { route, no_route, fallbacks, costs } => {
+                if let Some(boot) = &mut self.process.environment.boot {
+                    (boot.route, boot.no_route, boot.fallbacks) = (route, no_route, fallbacks);
+                    boot.costs = costs;
+                }
+            }
+            InputKind::Alert { level, source, message } => step.append_alert(level, source, message),
+        }
+        self.finish_step(step);
+    }
+
+    /// Finishes a step: waits, job, carry, reports, timers, status.
+    fn finish_step(&mut self, step: &mut StepBuilder<'_>) {
+        self.finish_pod_waits(step);
+        self.update_job(step);
+        step.carry_if_due();
+        self.send_next_report(step);
+        self.update_wall_timer(step);
+        self.publish_status(step);
+        self.answer_waiters(step);
+        self.update_idle_timer(step);
+    }
+
+    /// Returns the route of the next request.
+    pub(crate) fn current_route(&self) -> Option<&Route> {
+        if let Some(last) = self.process.environment.failed_models.checked_sub(1) {
+            return self.process.environment.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
+        }
+        self.process
+            .environment
+            .changed_route
+            .as_ref()
+            .or_else(|| self.process.environment.boot.as_ref().and_then(|boot| boot.route.as_ref()))
+    }
+
+    /// Returns the phase: the one that the log implies, or stopping.
+    pub(crate) fn phase(&self, state: &State) -> PodPhase {
+        match self.process.exit.stop_mode {
+            Some(StopMode::Now) => PodPhase::Stopping,
+            Some(StopMode::AfterRun) | None => state.phase(),
+        }
+    }
+
+    fn handle_timer(&mut self, step: &mut StepBuilder<'_>, timer: PodTimer) {
+        match timer {
+            PodTimer::PauseGrace => self.end_pause_grace(step),
+            PodTimer::IdleExit => {
+                self.process.clients.idle_timer_set = false;
+                if self.can_exit_idle(step.state) {
+                    self.process.exit.exits_idle = true;
+                    self.stop_interrupted(step, "idle exit");
+                }
+            }
+            PodTimer::Retry(call) => self.retry_request(step, call),
+            PodTimer::Wait(reply) => {
+                if let Some(at) = self.process.clients.waiters.iter().position(|waiter| waiter.reply == reply)
+                {
+                    self.process.clients.waiters.remove(at);
+                    step.accept_request(Some(reply), ReplyBody::Waited { reached: false });
+                }
+            }
+            PodTimer::AskExpires(id) => self.expire_ask(step, id),
+            PodTimer::Resume => self.resume_after_wait(step),
+            PodTimer::WaitPods(_) => {} // every step checks the waits
+            PodTimer::BudgetWall => self.end_run_at_wall(step),
+            PodTimer::OutboxFlush => self.end_flush(step),
+            PodTimer::JobRetry => self.start_attempt(step),
+            PodTimer::JobDeadline => self.enforce_deadline(step),
+        }
+    }
+
+    fn answer_waiters(&mut self, step: &mut StepBuilder<'_>) {
+        let reached = |state: &State, until: WaitCondition| match until {
+            WaitCondition::Idle => state.facts.run.is_none(),
+            WaitCondition::Ask => !state.facts.asks.is_empty(),
+            WaitCondition::Seq(seq) => state.next_seq > seq,
+        };
+        let (done, rest): (Vec<StateWaiter>, Vec<StateWaiter>) =
+            std::mem::take(&mut self.process.clients.waiters)
+                .into_iter()
+                .partition(|w| reached(step.state, w.condition));
+        self.process.clients.waiters = rest;
+        for waiter in done {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::Wait(waiter.reply) });
+            step.accept_request(Some(waiter.reply), ReplyBody::Waited { reached: true });
+        }
+    }
+
+    /// Returns whether the process may exit: no client, child, command or call, and no run except one that
+    /// waits for an ask.
+    fn can_exit_idle(&self, state: &State) -> bool {
+        let waits = self.status(state).waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
+        self.process.clients.client_count == 0
+            && self.process.clients.command_count == 0
+            && self.process.hooks.pending_inputs.is_empty()
+            && self.work.calls.client_calls.iter().all(|guest| guest.ask.is_some())
+            && state.live_children().next().is_none()
+            && self.work.run.resume_at.is_none()
+            && !self.job_keeps_process(state)
+            && self.work.calls.call_progress.values().all(|work| matches!(work, CallProgress::Asking(_)))
+            && self.process.exit.stop_mode.is_none()
+            && (state.facts.run.is_none() || waits)
+    }
+
+    /// Handles the disconnect of the owner client: the pod exits soon after its work is done.
+    fn handle_owner_disconnect(&mut self, step: &mut StepBuilder<'_>) {
+        self.process.clients.is_orphaned = true;
+        if std::mem::take(&mut self.process.clients.idle_timer_set) {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
+        }
+    }
+
+    fn update_idle_timer(&mut self, step: &mut StepBuilder<'_>) {
+        let seconds = self.idle_exit_seconds(step.state);
+        let can_exit =
+            self.process.environment.boot.is_some() && seconds > 0 && self.can_exit_idle(step.state);
+        if can_exit && !self.process.clients.idle_timer_set {
+            self.process.clients.idle_timer_set = true;
+            step.add_effect(Effect::SetTimer { timer: PodTimer::IdleExit, at: step.now + seconds * 1_000 });
+        } else if !can_exit && self.process.clients.idle_timer_set {
+            self.process.clients.idle_timer_set = false;
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
+        }
+    }
+}
