@@ -12,6 +12,8 @@ use serde_json::Value;
 use crate::PodTimer;
 use crate::children::state::HeldBudget;
 use crate::engine::PodEngine;
+use crate::engine::ProcessState;
+use crate::environment::Environment;
 use crate::exit::StopMode;
 use crate::input::ModelCost;
 use crate::state::State;
@@ -199,13 +201,12 @@ impl State {
     }
 }
 
-impl PodEngine {
+impl Environment {
     /// Returns the price and limits of the current model, if known.
-    fn model_cost(&self) -> Option<&ModelCost> {
+    pub(crate) fn model_cost(&self) -> Option<&ModelCost> {
         let route = self.current_route()?;
-        let changed = self.process.environment.changed_cost.iter();
-        let known =
-            self.process.environment.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
+        let changed = self.changed_cost.iter();
+        let known = self.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
         changed.chain(known).find(|cost| cost.route == *route)
     }
 
@@ -213,13 +214,12 @@ impl PodEngine {
     pub(crate) fn known_costs(&self, state: &State) -> Option<Vec<ModelCost>> {
         let granted = state.granted_budget();
         let counts = granted.usd.is_some() || granted.tokens.is_some();
-        let known =
-            self.process.environment.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
-        counts.then(|| self.process.environment.changed_cost.iter().chain(known).cloned().collect())
+        let known = self.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
+        counts.then(|| self.changed_cost.iter().chain(known).cloned().collect())
     }
 
     /// Returns the output limit for a reply of the current model.
-    fn max_output_tokens(&self, state: &State) -> u64 {
+    pub(crate) fn max_output_tokens(&self, state: &State) -> u64 {
         let wanted = state.manifest.worker.max_tokens;
         let can = self.model_cost().and_then(|cost| cost.max_output);
         match (wanted, can) {
@@ -289,7 +289,7 @@ impl PodEngine {
         if left.turns == Some(0) {
             return refuse(format!("{BUDGET_SPENT_PREFIX}no requests are left (budget.turns); {RAISE_HINT}"));
         }
-        if state.wall_deadline().is_some_and(|end| self.process.environment.now >= end) {
+        if state.wall_deadline().is_some_and(|end| self.now >= end) {
             return refuse(format!(
                 "{BUDGET_SPENT_PREFIX}the time limit has passed (budget.wall_s); {RAISE_HINT}"
             ));
@@ -304,11 +304,6 @@ impl PodEngine {
             Err(why) => refuse(format!("{BUDGET_SPENT_PREFIX}{why}; {RAISE_HINT}")),
             Ok(_) => None,
         }
-    }
-
-    /// Ends the run because the budget is spent.
-    pub(crate) fn end_run_for_budget(&mut self, step: &mut StepBuilder<'_>, why: &str) {
-        self.end_run(step, RunResult::LimitReached, Some(format!("{BUDGET_SPENT_PREFIX}{why}")));
     }
 
     /// Returns a child's budget: the requested one, else half of the remaining budget; never more than
@@ -360,21 +355,15 @@ impl PodEngine {
     }
 
     /// Returns the seconds until `wall_s` is over.
-    fn wall_seconds_left(&self, state: &State) -> Option<u64> {
-        state.wall_deadline().map(|end| end.saturating_sub(self.process.environment.now) / 1_000)
+    pub(crate) fn wall_seconds_left(&self, state: &State) -> Option<u64> {
+        state.wall_deadline().map(|end| end.saturating_sub(self.now) / 1_000)
     }
+}
 
-    /// Updates the `wall_s` timer after a step.
-    pub(crate) fn update_wall_timer(&mut self, step: &mut StepBuilder<'_>) {
-        let end = step.state.wall_deadline().filter(|_| self.process.environment.boot.is_some());
-        if self.process.wall_deadline == end {
-            return;
-        }
-        self.process.wall_deadline = end;
-        step.add_effect(match end {
-            Some(at) => Effect::SetTimer { timer: PodTimer::BudgetWall, at: at.max(step.now) },
-            None => Effect::ClearTimer { timer: PodTimer::BudgetWall },
-        });
+impl PodEngine {
+    /// Ends the run because the budget is spent.
+    pub(crate) fn end_run_for_budget(&mut self, step: &mut StepBuilder<'_>, why: &str) {
+        self.end_run(step, RunResult::LimitReached, Some(format!("{BUDGET_SPENT_PREFIX}{why}")));
     }
 
     /// Ends the open run when `wall_s` is over.
@@ -384,11 +373,26 @@ impl PodEngine {
             return;
         }
         self.work.run.pause = None;
-        self.cancel_reply(step);
-        self.close_model_calls(step, "the time limit of the budget has passed");
+        self.work.reply.cancel_reply(step);
+        self.work.calls.close_model_calls(step, "the time limit of the budget has passed");
         self.work.reply.stop_reason = "limit".to_owned();
-        self.end_turn(step, TurnResult::Cancelled);
+        self.work.reply.end_turn(step, TurnResult::Cancelled);
         self.end_run_for_budget(step, "the time limit has passed (budget.wall_s)");
+    }
+}
+
+impl ProcessState {
+    /// Updates the `wall_s` timer after a step.
+    pub(crate) fn update_wall_timer(&mut self, step: &mut StepBuilder<'_>) {
+        let end = step.state.wall_deadline().filter(|_| self.environment.boot.is_some());
+        if self.wall_deadline == end {
+            return;
+        }
+        self.wall_deadline = end;
+        step.add_effect(match end {
+            Some(at) => Effect::SetTimer { timer: PodTimer::BudgetWall, at: at.max(step.now) },
+            None => Effect::ClearTimer { timer: PodTimer::BudgetWall },
+        });
     }
 }
 

@@ -24,7 +24,9 @@ use minke_record::{
 
 use crate::calls::gate::{GateDecision, HookRewrite, HookedCall};
 use crate::calls::scripts::{is_approved_by_user, needs_recheck};
+use crate::calls::table::CallTable;
 use crate::engine::PodEngine;
+use crate::engine::RunningWork;
 use crate::input::{CallEnd, CallOutput, FileCheck, PreparedCall};
 use crate::state::State;
 use crate::step::Effect;
@@ -128,7 +130,7 @@ impl PodEngine {
         id: &CallId,
         prepared: Result<PreparedCall, String>,
     ) {
-        if self.is_client_call(id) {
+        if self.work.calls.is_client_call(id) {
             return self.client_call_prepared(step, id, prepared);
         }
         if self.work.calls.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
@@ -138,7 +140,7 @@ impl PodEngine {
             return; // dropped by a pause, cancel or stop
         };
         let Some(call) = step.state.open_call(id).cloned() else { return };
-        let decision = self.evaluate_prepared(step, &call, rewrite, prepared);
+        let decision = self.process.evaluate_prepared(step, &call, rewrite, prepared);
         self.apply_gate_decision(step, &call, decision);
     }
 
@@ -152,8 +154,10 @@ impl PodEngine {
         let Some(call) = step.state.open_call(id).cloned() else { return };
         match prepared.map(|prepared| prepared.internal_call) {
             Ok(Some(own)) => self.run_internal_call(step, &call, own),
-            Ok(None) => self.settle_call(step, id, lost_result()),
-            Err(message) => self.settle_call(step, id, CallResult::error(Outcome::Invalid, message)),
+            Ok(None) => self.work.calls.settle_call(step, id, lost_result()),
+            Err(message) => {
+                self.work.calls.settle_call(step, id, CallResult::error(Outcome::Invalid, message))
+            }
         }
         if step.state.open_call(id).is_none() {
             self.continue_after_call(step);
@@ -180,17 +184,17 @@ impl PodEngine {
                 match &ready.prepared.internal_call {
                     Some(InternalCall::AskUser { question, options }) => {
                         let subject = step.state.question_subject(call, &ready, digest, question);
-                        self.open_ask(step, AskKind::Question, subject, options.clone());
+                        self.process.environment.open_ask(step, AskKind::Question, subject, options.clone());
                     }
                     _ => {
-                        self.ask_for_approval(step, call, &ready, digest);
+                        self.process.environment.ask_for_approval(step, call, &ready, digest);
                     }
                 }
                 self.work.calls.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
                 self.dispatch_ready_calls(step);
             }
             GateDecision::Settle(result) => {
-                self.settle_call(step, id, result);
+                self.work.calls.settle_call(step, id, result);
                 self.continue_run(step);
             }
         }
@@ -199,8 +203,8 @@ impl PodEngine {
     /// Starts calls that may start, and continues the run if one finished immediately.
     pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder<'_>) {
         let mut result = false;
-        for (call, ready) in self.startable_calls(step.state) {
-            if ready.prepared.action.command.is_some() && self.start_capture_if_needed(step) {
+        for (call, ready) in self.work.calls.startable_calls(step.state) {
+            if ready.prepared.action.command.is_some() && self.work.capture.start_capture_if_needed(step) {
                 continue;
             }
             if needs_recheck(&ready) {
@@ -223,12 +227,109 @@ impl PodEngine {
         }
     }
 
+    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, ready: ReadyCall) {
+        let ReadyCall { prepared, verdict, rewritten_arguments, has_waited: _ } = ready;
+        let PreparedCall { class, mut action, preview, internal_call, file_before, problem: _ } = prepared;
+        action.scripts = action.scripts.iter().map(ExecutedScript::without_text).collect();
+        let approved = is_approved_by_user(&verdict);
+        let call = &OpenCall {
+            arguments: rewritten_arguments.clone().unwrap_or_else(|| call.arguments.clone()),
+            ..call.clone()
+        };
+        let logs_arguments = rewritten_arguments.is_some() || call.by.is_some();
+        step.append_entry(ToolDispatch {
+            call_id: call.call_id.clone(),
+            tool: call.tool.clone(),
+            class: class.clone(),
+            action: action.clone(),
+            preview,
+            verdict,
+            by: call.by.clone(),
+            arguments: logs_arguments.then(|| call.arguments.clone()),
+            own: matches!(internal_call, Some(InternalCall::Pods(_))),
+        });
+        if let Some(file) = file_before {
+            let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
+            step.append_entry(Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
+        }
+        if !approved {
+            // Only approved calls are bound to the content of their scripts.
+            action.scripts.clear();
+        }
+        match internal_call {
+            Some(own) => self.run_internal_call(step, call, own),
+            None => self.work.calls.start_call(step, call, class, action),
+        }
+    }
+
+    /// Handles the end of a running call.
+    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder<'_>, id: &CallId, ended: CallEnd) {
+        if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
+            return; // closed before it ended
+        }
+        let result = match ended {
+            CallEnd::Done(mut output) => {
+                self.work.calls.add_instructions(id, std::mem::take(&mut output.instructions));
+                CallResult::with_output(Outcome::Done, output)
+            }
+            CallEnd::Failed { message } => CallResult::error(Outcome::Failed, message),
+            CallEnd::Invalid { message } => CallResult::error(Outcome::Invalid, message),
+            CallEnd::TimedOut { after_ms, output } => {
+                let summary = format!("timed out after {after_ms} ms and was stopped");
+                match output {
+                    Some(said) => CallResult::with_output(Outcome::TimedOut, CallOutput { summary, ..said }),
+                    None => CallResult::error(Outcome::TimedOut, summary),
+                }
+            }
+        };
+        self.work.calls.settle_call(step, id, result);
+        self.continue_after_call(step);
+    }
+
+    pub(crate) fn continue_after_call(&mut self, step: &mut StepBuilder<'_>) {
+        if self.work.run.pause.is_some() {
+            self.pause_if_quiet(step);
+        } else {
+            self.continue_run(step);
+        }
+    }
+
+    /// Settles a verifiable call by the state of its file.
+    pub(crate) fn apply_file_check(&mut self, step: &mut StepBuilder<'_>, id: &CallId, found: FileCheck) {
+        if self.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
+            return;
+        }
+        let Some(call) = step.state.open_call(id).cloned() else { return };
+        let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
+        match found {
+            FileCheck::Before if call.by.is_none() => {
+                return self.work.calls.start_call(step, &call, dispatched.class, dispatched.action);
+            }
+            FileCheck::Before => {
+                let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
+                self.work.calls.settle_call(step, id, result);
+            }
+            FileCheck::After => {
+                let summary = "done before the interruption, as the file shows".to_owned();
+                self.work.calls.settle_call(
+                    step,
+                    id,
+                    CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
+                );
+            }
+            FileCheck::Neither => self.work.calls.settle_call(step, id, lost_result()),
+        }
+        self.continue_after_call(step);
+    }
+}
+
+impl CallTable {
     /// Returns the calls that may start now: in order, up to the limit, and none before or next to a call
     /// that it conflicts with.
-    fn startable_calls(&self, state: &State) -> Vec<(OpenCall, ReadyCall)> {
+    pub(crate) fn startable_calls(&self, state: &State) -> Vec<(OpenCall, ReadyCall)> {
         let mut calls: Vec<(OpenCall, CallProgress)> = Vec::new();
         for call in state.model_calls() {
-            match self.work.calls.call_progress.get(&call.call_id) {
+            match self.call_progress.get(&call.call_id) {
                 // The paths of an unprepared call are unknown, so no later call may start.
                 Some(
                     CallProgress::Preparing(_)
@@ -267,44 +368,15 @@ impl PodEngine {
         calls.into_iter().enumerate().filter_map(ready).collect()
     }
 
-    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, ready: ReadyCall) {
-        let ReadyCall { prepared, verdict, rewritten_arguments, has_waited: _ } = ready;
-        let PreparedCall { class, mut action, preview, internal_call, file_before, problem: _ } = prepared;
-        action.scripts = action.scripts.iter().map(ExecutedScript::without_text).collect();
-        let approved = is_approved_by_user(&verdict);
-        let call = &OpenCall {
-            arguments: rewritten_arguments.clone().unwrap_or_else(|| call.arguments.clone()),
-            ..call.clone()
-        };
-        let logs_arguments = rewritten_arguments.is_some() || call.by.is_some();
-        step.append_entry(ToolDispatch {
-            call_id: call.call_id.clone(),
-            tool: call.tool.clone(),
-            class: class.clone(),
-            action: action.clone(),
-            preview,
-            verdict,
-            by: call.by.clone(),
-            arguments: logs_arguments.then(|| call.arguments.clone()),
-            own: matches!(internal_call, Some(InternalCall::Pods(_))),
-        });
-        if let Some(file) = file_before {
-            let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
-            step.append_entry(Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
-        }
-        if !approved {
-            // Only approved calls are bound to the content of their scripts.
-            action.scripts.clear();
-        }
-        match internal_call {
-            Some(own) => self.run_internal_call(step, call, own),
-            None => self.start_call(step, call, class, action),
-        }
-    }
-
-    fn start_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, class: Class, action: Action) {
+    pub(crate) fn start_call(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        call: &OpenCall,
+        class: Class,
+        action: Action,
+    ) {
         let progress = CallProgress::Running { class: class.clone(), action: action.clone() };
-        self.work.calls.call_progress.insert(call.call_id.clone(), progress);
+        self.call_progress.insert(call.call_id.clone(), progress);
         step.add_effect(Effect::RunCall {
             call_id: call.call_id.clone(),
             tool: call.tool.clone(),
@@ -312,38 +384,6 @@ impl PodEngine {
             class,
             action,
         });
-    }
-
-    /// Handles the end of a running call.
-    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder<'_>, id: &CallId, ended: CallEnd) {
-        if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
-            return; // closed before it ended
-        }
-        let result = match ended {
-            CallEnd::Done(mut output) => {
-                self.add_instructions(id, std::mem::take(&mut output.instructions));
-                CallResult::with_output(Outcome::Done, output)
-            }
-            CallEnd::Failed { message } => CallResult::error(Outcome::Failed, message),
-            CallEnd::Invalid { message } => CallResult::error(Outcome::Invalid, message),
-            CallEnd::TimedOut { after_ms, output } => {
-                let summary = format!("timed out after {after_ms} ms and was stopped");
-                match output {
-                    Some(said) => CallResult::with_output(Outcome::TimedOut, CallOutput { summary, ..said }),
-                    None => CallResult::error(Outcome::TimedOut, summary),
-                }
-            }
-        };
-        self.settle_call(step, id, result);
-        self.continue_after_call(step);
-    }
-
-    pub(crate) fn continue_after_call(&mut self, step: &mut StepBuilder<'_>) {
-        if self.work.run.pause.is_some() {
-            self.pause_if_quiet(step);
-        } else {
-            self.continue_run(step);
-        }
     }
 
     /// Appends the result of a call.
@@ -359,7 +399,7 @@ impl PodEngine {
         settled: CallResult,
         by: Option<Actor>,
     ) {
-        let progress = self.work.calls.call_progress.remove(id);
+        let progress = self.call_progress.remove(id);
         let pure = matches!(progress, Some(CallProgress::Running { class: Class::Pure, .. }));
         let CallResult { outcome, output, verdict, shown_notes } = settled;
         if let Some(call) = step.state.open_call(id).cloned() {
@@ -377,75 +417,13 @@ impl PodEngine {
         step.append_with_durability(kind, if pure { Durability::Lazy } else { Durability::Barrier });
     }
 
-    /// Settles the calls of an earlier process by class, when a run is resumed.
-    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder<'_>) {
-        self.work.run.turn_had_calls = true;
-        for call in step.state.model_calls() {
-            let CallStage::Dispatched(dispatched) = &call.stage else { continue };
-            match (&dispatched.class, &dispatched.preview) {
-                (Class::Pure, _) if dispatched.own => {
-                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
-                    let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
-                    step.add_effect(Effect::Prepare { call_id, tool, arguments });
-                }
-                (Class::Pure, _) => {
-                    self.start_call(step, &call, Class::Pure, dispatched.action.clone());
-                }
-                (Class::Verifiable, Some(preview)) => {
-                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
-                    step.add_effect(Effect::CheckFile {
-                        call_id: call.call_id.clone(),
-                        preview: preview.clone(),
-                    });
-                }
-                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
-                    self.settle_lost_call(step, &call);
-                }
-                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
-                    self.settle_call(step, &call.call_id, lost_result());
-                }
-            }
-        }
-    }
-
-    /// Settles a verifiable call by the state of its file.
-    pub(crate) fn apply_file_check(&mut self, step: &mut StepBuilder<'_>, id: &CallId, found: FileCheck) {
-        if self.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
-            return;
-        }
-        let Some(call) = step.state.open_call(id).cloned() else { return };
-        let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
-        match found {
-            FileCheck::Before if call.by.is_none() => {
-                return self.start_call(step, &call, dispatched.class, dispatched.action);
-            }
-            FileCheck::Before => {
-                let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
-                self.settle_call(step, id, result);
-            }
-            FileCheck::After => {
-                let summary = "done before the interruption, as the file shows".to_owned();
-                self.settle_call(
-                    step,
-                    id,
-                    CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
-                );
-            }
-            FileCheck::Neither => self.settle_call(step, id, lost_result()),
-        }
-        self.continue_after_call(step);
-    }
-
     /// Closes the open calls and asks of a run that is not continued.
     pub(crate) fn close_model_calls(&mut self, step: &mut StepBuilder<'_>, why: &str) {
         for call in step.state.model_calls() {
             if let CallStage::Asked(ask) = &call.stage {
                 step.abort_ask(*ask, why);
             }
-            let running = matches!(
-                self.work.calls.call_progress.get(&call.call_id),
-                Some(CallProgress::Running { .. })
-            );
+            let running = matches!(self.call_progress.get(&call.call_id), Some(CallProgress::Running { .. }));
             if running {
                 step.add_effect(Effect::StopCall { call_id: call.call_id.clone() });
             }
@@ -474,11 +452,11 @@ impl PodEngine {
         let call_ids: Vec<CallId> = step.state.model_calls().into_iter().map(|call| call.call_id).collect();
         let mut left = false;
         for id in call_ids {
-            match self.work.calls.call_progress.get(&id) {
+            match self.call_progress.get(&id) {
                 Some(CallProgress::Running { class, .. }) if *class != Class::Pure => left = true,
                 Some(CallProgress::Running { .. }) => {
                     step.add_effect(Effect::StopCall { call_id: id.clone() });
-                    self.work.calls.call_progress.remove(&id);
+                    self.call_progress.remove(&id);
                 }
                 Some(
                     CallProgress::Preparing(_)
@@ -488,7 +466,7 @@ impl PodEngine {
                     | CallProgress::Checking
                     | CallProgress::PreparingAgain,
                 ) => {
-                    self.work.calls.call_progress.remove(&id);
+                    self.call_progress.remove(&id);
                 }
                 None => {}
             }
@@ -498,9 +476,41 @@ impl PodEngine {
 
     /// Returns the running calls of the model.
     pub(crate) fn running_model_calls(&self, state: &State) -> Vec<CallId> {
-        let runs =
-            |id: &CallId| matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. }));
+        let runs = |id: &CallId| matches!(self.call_progress.get(id), Some(CallProgress::Running { .. }));
         state.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
+    }
+}
+
+impl RunningWork {
+    /// Settles the calls of an earlier process by class, when a run is resumed.
+    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder<'_>) {
+        self.run.turn_had_calls = true;
+        for call in step.state.model_calls() {
+            let CallStage::Dispatched(dispatched) = &call.stage else { continue };
+            match (&dispatched.class, &dispatched.preview) {
+                (Class::Pure, _) if dispatched.own => {
+                    self.calls.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
+                    let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
+                    step.add_effect(Effect::Prepare { call_id, tool, arguments });
+                }
+                (Class::Pure, _) => {
+                    self.calls.start_call(step, &call, Class::Pure, dispatched.action.clone());
+                }
+                (Class::Verifiable, Some(preview)) => {
+                    self.calls.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
+                    step.add_effect(Effect::CheckFile {
+                        call_id: call.call_id.clone(),
+                        preview: preview.clone(),
+                    });
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
+                    self.settle_lost_call(step, &call);
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
+                    self.calls.settle_call(step, &call.call_id, lost_result());
+                }
+            }
+        }
     }
 }
 

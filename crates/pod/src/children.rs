@@ -22,8 +22,11 @@ use minke_record::{
 
 use crate::calls::{CallProgress, CallResult};
 use crate::children::messages::{ChildCommand, ChildEvent, OutgoingMessage};
+use crate::children::table::ChildTable;
 use crate::children::wait::PodWait;
 use crate::engine::PodEngine;
+use crate::engine::RunningWork;
+use crate::environment::Environment;
 use crate::input::{CallEnd, CallOutput};
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
@@ -92,7 +95,7 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl Environment {
     /// Returns the result of a call about other pods that cannot be made.
     pub(crate) fn check_pods_call(&self, state: &State, pods: &PodToolCall) -> Option<CallResult> {
         let unknown = |name: &PodName| {
@@ -113,7 +116,7 @@ impl PodEngine {
 
     /// A pod may answer an ask only if its user permits it, and only for actions that it could do without
     /// asking.
-    fn check_child_answer(
+    pub(crate) fn check_child_answer(
         &self,
         state: &State,
         name: &PodName,
@@ -142,12 +145,14 @@ impl PodEngine {
             None => Some(CallResult::error(Outcome::Refused, "only a person answers this question")),
         }
     }
+}
 
+impl PodEngine {
     /// Starts a dispatched call about other pods.
     pub(crate) fn start_pods_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, pods: PodToolCall) {
         let id = &call.call_id;
-        if let Some(problem) = self.check_pods_call(step.state, &pods) {
-            return self.settle_call_by(step, id, problem, call.by.clone());
+        if let Some(problem) = self.process.environment.check_pods_call(step.state, &pods) {
+            return self.work.calls.settle_call_by(step, id, problem, call.by.clone());
         }
         let Some(CallStage::Dispatched(dispatched)) = step.state.open_call(id).map(|call| call.stage.clone())
         else {
@@ -186,12 +191,12 @@ impl PodEngine {
                 let deadline = dispatched.at.saturating_add(timeout_s.saturating_mul(1_000));
                 self.start_pod_wait(step, PodWait::new(id.clone(), children, until, deadline));
             }
-            PodToolCall::Stop { name, after_run } => self.stop_child(step, id, &name, after_run),
+            PodToolCall::Stop { name, after_run } => self.work.stop_child(step, id, &name, after_run),
             PodToolCall::List { tree } => {
                 let children = step.state.facts.children.clone();
                 if children.is_empty() {
                     let result = completed_call("no pods have been spawned".to_owned(), None);
-                    return self.settle_call_by(step, id, result, call.by.clone());
+                    return self.work.calls.settle_call_by(step, id, result, call.by.clone());
                 }
                 step.add_effect(Effect::Child(ChildCommand::List { call_id: id.clone(), children, tree }));
             }
@@ -201,23 +206,6 @@ impl PodEngine {
                 step.add_effect(Effect::Child(ChildCommand::Answer { call_id, child, name, ask, decision }));
             }
         }
-    }
-
-    fn stop_child(&mut self, step: &mut StepBuilder<'_>, id: &CallId, name: &PodName, after_run: bool) {
-        let Some(child) = step.state.child_by_name(name).cloned() else { return };
-        if child.ended.is_some() {
-            let spent = step.state.spent_by(child.session);
-            let result = completed_call(
-                format!("pod `{name}` {}", child_end_phrase(&child)),
-                Some(child_end_report(&child, &spent)),
-            );
-            return self.settle_call(step, id, result);
-        }
-        let (call_id, session, name) = (id.clone(), child.session, name.clone());
-        if !after_run {
-            self.work.children.stop_calls.insert(session, id.clone());
-        }
-        step.add_effect(Effect::Child(ChildCommand::Stop { call_id, child: session, name, after_run }));
     }
 
     /// Handles an event about another pod, or the result of a command.
@@ -240,7 +228,7 @@ impl PodEngine {
             ChildEvent::Ended { child, outcome, exit, paid } => {
                 self.apply_child_exit(step, child, (outcome, exit), &paid)
             }
-            ChildEvent::Adopted { known, paid } => self.adopt_child(step, *known, &paid),
+            ChildEvent::Adopted { known, paid } => self.work.children.adopt_child(step, *known, &paid),
             ChildEvent::Spending { paid } => step.append_spending(&paid),
             ChildEvent::ParentAvailable => {}
             ChildEvent::Scope { released: body, problem } => self.apply_scope_change(step, body, problem),
@@ -287,7 +275,7 @@ impl PodEngine {
             step.report_loan(&child, &socket);
         }
         self.settle_lost_calls(step, session);
-        for reply in self.take_restore_waiters(session) {
+        for reply in self.process.child_starts.take_restore_waiters(session) {
             let body = ReplyBody::Restored { name: child.name.clone(), session, socket: socket.clone() };
             step.accept_request(Some(reply), body);
         }
@@ -330,7 +318,7 @@ impl PodEngine {
         let outcome = ChildOutcome::FailedToStart;
         step.append_entry(ChildEnd { session, name, outcome, exit: None, spent: None });
         self.settle_lost_calls(step, session);
-        for reply in self.take_restore_waiters(session) {
+        for reply in self.process.child_starts.take_restore_waiters(session) {
             step.refuse_request(Some(reply), CommandRefusal::new(code.clone(), message.clone()));
         }
         self.work.children.spawn_deadlines.remove(&child.call_id);
@@ -384,21 +372,9 @@ impl PodEngine {
             );
             self.finish_call(step, &id, call_end);
         }
-        if step.state.has_pending_notes() && self.phase(step.state) == PodPhase::Idle {
+        if step.state.has_pending_notes() && self.process.exit.phase(step.state) == PodPhase::Idle {
             self.start_run_for_notes(step, Trigger::PodEvent, Actor::from_pod(session));
         }
-    }
-
-    /// Adopts a descendant whose parent has ended.
-    fn adopt_child(&mut self, step: &mut StepBuilder<'_>, known: OpenChild, paid: &[PodSpend]) {
-        let session = known.session;
-        if step.state.child(session).is_some_and(|child| child.ended.is_none()) {
-            return;
-        }
-        step.append_spending(paid);
-        let name = known.name.clone();
-        step.append_entry(repeated_child_entry(&known, known.clone.clone()));
-        self.watch_child(step, session, name);
     }
 
     /// Removes an adopted child that its own parent has back. Its budget was adjusted when the parent
@@ -417,8 +393,76 @@ impl PodEngine {
         self.settle_lost_calls(step, session);
     }
 
-    fn watch_child(&mut self, step: &mut StepBuilder<'_>, session: SessionId, name: PodName) {
-        self.work.children.watched_children.insert(session);
+    fn settle_lost_calls(&mut self, step: &mut StepBuilder<'_>, session: SessionId) {
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.work.children.lost_calls)
+            .into_iter()
+            .partition(|(_, child)| *child == session);
+        self.work.children.lost_calls = later;
+        for (id, _) in now {
+            let Some(call) = step.state.open_call(&id).cloned() else { continue };
+            let result = step.state.lost_call_result(&call);
+            self.work.calls.settle_call(step, &id, result);
+            self.continue_after_call(step);
+        }
+    }
+}
+
+impl RunningWork {
+    pub(crate) fn stop_child(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        id: &CallId,
+        name: &PodName,
+        after_run: bool,
+    ) {
+        let Some(child) = step.state.child_by_name(name).cloned() else { return };
+        if child.ended.is_some() {
+            let spent = step.state.spent_by(child.session);
+            let result = completed_call(
+                format!("pod `{name}` {}", child_end_phrase(&child)),
+                Some(child_end_report(&child, &spent)),
+            );
+            return self.calls.settle_call(step, id, result);
+        }
+        let (call_id, session, name) = (id.clone(), child.session, name.clone());
+        if !after_run {
+            self.children.stop_calls.insert(session, id.clone());
+        }
+        step.add_effect(Effect::Child(ChildCommand::Stop { call_id, child: session, name, after_run }));
+    }
+
+    /// Settles an open call of an earlier process about a child. If the child's state is still unknown, the
+    /// call waits for it.
+    pub(crate) fn settle_lost_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall) {
+        let CallStage::Dispatched(dispatched) = &call.stage else { return };
+        let child = step.state.child_of_call(call).map(|child| child.session);
+        if let Some(session) = child.filter(|session| self.children.watched_children.contains(session)) {
+            let progress =
+                CallProgress::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
+            self.calls.call_progress.insert(call.call_id.clone(), progress);
+            self.children.lost_calls.push((call.call_id.clone(), session));
+            return;
+        }
+        let result = step.state.lost_call_result(call);
+        self.calls.settle_call(step, &call.call_id, result);
+    }
+}
+
+impl ChildTable {
+    /// Adopts a descendant whose parent has ended.
+    pub(crate) fn adopt_child(&mut self, step: &mut StepBuilder<'_>, known: OpenChild, paid: &[PodSpend]) {
+        let session = known.session;
+        if step.state.child(session).is_some_and(|child| child.ended.is_none()) {
+            return;
+        }
+        step.append_spending(paid);
+        let name = known.name.clone();
+        step.append_entry(repeated_child_entry(&known, known.clone.clone()));
+        self.watch_child(step, session, name);
+    }
+
+    pub(crate) fn watch_child(&mut self, step: &mut StepBuilder<'_>, session: SessionId, name: PodName) {
+        self.watched_children.insert(session);
         step.add_effect(Effect::Child(ChildCommand::Watch { child: session, name }));
         let since = step.state.facts.heard.get(&session).copied().unwrap_or(0);
         step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
@@ -447,35 +491,6 @@ impl PodEngine {
             .collect();
         for (session, name) in unsure {
             self.watch_child(step, session, name);
-        }
-    }
-
-    /// Settles an open call of an earlier process about a child. If the child's state is still unknown, the
-    /// call waits for it.
-    pub(crate) fn settle_lost_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall) {
-        let CallStage::Dispatched(dispatched) = &call.stage else { return };
-        let child = step.state.child_of_call(call).map(|child| child.session);
-        if let Some(session) = child.filter(|session| self.work.children.watched_children.contains(session)) {
-            let progress =
-                CallProgress::Running { class: dispatched.class.clone(), action: dispatched.action.clone() };
-            self.work.calls.call_progress.insert(call.call_id.clone(), progress);
-            self.work.children.lost_calls.push((call.call_id.clone(), session));
-            return;
-        }
-        let result = step.state.lost_call_result(call);
-        self.settle_call(step, &call.call_id, result);
-    }
-
-    fn settle_lost_calls(&mut self, step: &mut StepBuilder<'_>, session: SessionId) {
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.work.children.lost_calls)
-            .into_iter()
-            .partition(|(_, child)| *child == session);
-        self.work.children.lost_calls = later;
-        for (id, _) in now {
-            let Some(call) = step.state.open_call(&id).cloned() else { continue };
-            let result = step.state.lost_call_result(&call);
-            self.settle_call(step, &id, result);
-            self.continue_after_call(step);
         }
     }
 }

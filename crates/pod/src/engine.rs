@@ -45,7 +45,7 @@ pub(crate) struct ProcessState {
 
 impl ProcessState {
     /// Returns this state without its part of the running work.
-    fn without_work(self) -> ProcessState {
+    pub(crate) fn without_work(self) -> ProcessState {
         let environment = Environment { failed_models: 0, now: 0, ..self.environment };
         ProcessState { environment, ..self }
     }
@@ -89,7 +89,7 @@ impl PodEngine {
             InputKind::Timer(timer) => self.handle_timer(step, timer),
             InputKind::Signal => self.stop_interrupted(step, "a signal"),
             InputKind::ClientCount(count) => self.process.clients.client_count = count,
-            InputKind::OwnerDisconnected => self.handle_owner_disconnect(step),
+            InputKind::OwnerDisconnected => self.process.clients.handle_owner_disconnect(step),
             InputKind::CommandCount(count) => self.process.clients.command_count = count,
             InputKind::StorageFailed { message } => self.handle_storage_failure(step, message),
             InputKind::StorageRestored => self.handle_storage_restored(step),
@@ -110,30 +110,10 @@ impl PodEngine {
         self.update_job(step);
         step.carry_if_due();
         self.send_next_report(step);
-        self.update_wall_timer(step);
+        self.process.update_wall_timer(step);
         self.publish_status(step);
-        self.answer_waiters(step);
+        self.process.clients.answer_waiters(step);
         self.update_idle_timer(step);
-    }
-
-    /// Returns the route of the next request.
-    pub(crate) fn current_route(&self) -> Option<&Route> {
-        if let Some(last) = self.process.environment.failed_models.checked_sub(1) {
-            return self.process.environment.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
-        }
-        self.process
-            .environment
-            .changed_route
-            .as_ref()
-            .or_else(|| self.process.environment.boot.as_ref().and_then(|boot| boot.route.as_ref()))
-    }
-
-    /// Returns the phase: the one that the log implies, or stopping.
-    pub(crate) fn phase(&self, state: &State) -> PodPhase {
-        match self.process.exit.stop_mode {
-            Some(StopMode::Now) => PodPhase::Stopping,
-            Some(StopMode::AfterRun) | None => state.phase(),
-        }
     }
 
     fn handle_timer(&mut self, step: &mut StepBuilder<'_>, timer: PodTimer) {
@@ -146,7 +126,7 @@ impl PodEngine {
                     self.stop_interrupted(step, "idle exit");
                 }
             }
-            PodTimer::Retry(call) => self.retry_request(step, call),
+            PodTimer::Retry(call) => self.work.reply.retry_request(step, call),
             PodTimer::Wait(reply) => {
                 if let Some(at) = self.process.clients.waiters.iter().position(|waiter| waiter.reply == reply)
                 {
@@ -158,26 +138,9 @@ impl PodEngine {
             PodTimer::Resume => self.resume_after_wait(step),
             PodTimer::WaitPods(_) => {} // every step checks the waits
             PodTimer::BudgetWall => self.end_run_at_wall(step),
-            PodTimer::OutboxFlush => self.end_flush(step),
+            PodTimer::OutboxFlush => self.process.exit.end_flush(step),
             PodTimer::JobRetry => self.start_attempt(step),
             PodTimer::JobDeadline => self.enforce_deadline(step),
-        }
-    }
-
-    fn answer_waiters(&mut self, step: &mut StepBuilder<'_>) {
-        let reached = |state: &State, until: WaitCondition| match until {
-            WaitCondition::Idle => state.facts.run.is_none(),
-            WaitCondition::Ask => !state.facts.asks.is_empty(),
-            WaitCondition::Seq(seq) => state.next_seq > seq,
-        };
-        let (done, rest): (Vec<StateWaiter>, Vec<StateWaiter>) =
-            std::mem::take(&mut self.process.clients.waiters)
-                .into_iter()
-                .partition(|w| reached(step.state, w.condition));
-        self.process.clients.waiters = rest;
-        for waiter in done {
-            step.add_effect(Effect::ClearTimer { timer: PodTimer::Wait(waiter.reply) });
-            step.accept_request(Some(waiter.reply), ReplyBody::Waited { reached: true });
         }
     }
 
@@ -191,22 +154,14 @@ impl PodEngine {
             && self.work.calls.client_calls.iter().all(|guest| guest.ask.is_some())
             && state.live_children().next().is_none()
             && self.work.run.resume_at.is_none()
-            && !self.job_keeps_process(state)
+            && !self.process.job_timers.job_keeps_process(state)
             && self.work.calls.call_progress.values().all(|work| matches!(work, CallProgress::Asking(_)))
             && self.process.exit.stop_mode.is_none()
             && (state.facts.run.is_none() || waits)
     }
 
-    /// Handles the disconnect of the owner client: the pod exits soon after its work is done.
-    fn handle_owner_disconnect(&mut self, step: &mut StepBuilder<'_>) {
-        self.process.clients.is_orphaned = true;
-        if std::mem::take(&mut self.process.clients.idle_timer_set) {
-            step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
-        }
-    }
-
     fn update_idle_timer(&mut self, step: &mut StepBuilder<'_>) {
-        let seconds = self.idle_exit_seconds(step.state);
+        let seconds = self.process.clients.idle_exit_seconds(step.state);
         let can_exit =
             self.process.environment.boot.is_some() && seconds > 0 && self.can_exit_idle(step.state);
         if can_exit && !self.process.clients.idle_timer_set {
@@ -214,6 +169,51 @@ impl PodEngine {
             step.add_effect(Effect::SetTimer { timer: PodTimer::IdleExit, at: step.now + seconds * 1_000 });
         } else if !can_exit && self.process.clients.idle_timer_set {
             self.process.clients.idle_timer_set = false;
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
+        }
+    }
+}
+
+impl Environment {
+    /// Returns the route of the next request.
+    pub(crate) fn current_route(&self) -> Option<&Route> {
+        if let Some(last) = self.failed_models.checked_sub(1) {
+            return self.boot.as_ref().and_then(|boot| boot.fallbacks.get(last));
+        }
+        self.changed_route.as_ref().or_else(|| self.boot.as_ref().and_then(|boot| boot.route.as_ref()))
+    }
+}
+
+impl ExitState {
+    /// Returns the phase: the one that the log implies, or stopping.
+    pub(crate) fn phase(&self, state: &State) -> PodPhase {
+        match self.stop_mode {
+            Some(StopMode::Now) => PodPhase::Stopping,
+            Some(StopMode::AfterRun) | None => state.phase(),
+        }
+    }
+}
+
+impl ClientTable {
+    pub(crate) fn answer_waiters(&mut self, step: &mut StepBuilder<'_>) {
+        let reached = |state: &State, until: WaitCondition| match until {
+            WaitCondition::Idle => state.facts.run.is_none(),
+            WaitCondition::Ask => !state.facts.asks.is_empty(),
+            WaitCondition::Seq(seq) => state.next_seq > seq,
+        };
+        let (done, rest): (Vec<StateWaiter>, Vec<StateWaiter>) =
+            std::mem::take(&mut self.waiters).into_iter().partition(|w| reached(step.state, w.condition));
+        self.waiters = rest;
+        for waiter in done {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::Wait(waiter.reply) });
+            step.accept_request(Some(waiter.reply), ReplyBody::Waited { reached: true });
+        }
+    }
+
+    /// Handles the disconnect of the owner client: the pod exits soon after its work is done.
+    pub(crate) fn handle_owner_disconnect(&mut self, step: &mut StepBuilder<'_>) {
+        self.is_orphaned = true;
+        if std::mem::take(&mut self.idle_timer_set) {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
         }
     }

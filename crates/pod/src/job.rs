@@ -18,7 +18,10 @@ use minke_thread::{ACCEPTANCE_CALL_PREFIX, JobAction, JobTransition, Mandate, Re
 
 use crate::PodTimer;
 use crate::calls::CallResult;
+use crate::calls::table::CallTable;
+use crate::clients::ClientTable;
 use crate::engine::PodEngine;
+use crate::engine::RunningWork;
 use crate::exit::StopMode;
 use crate::input::PodCommand;
 use crate::run::RunStart;
@@ -138,7 +141,7 @@ impl PodEngine {
         let idle = step.state.facts.run.is_none() && self.process.exit.stop_mode.is_none();
         if let Some(job) = step.state.open_job().filter(|_| idle).cloned() {
             step.schedule_job_retry(&job);
-            self.start_acceptance(step, &job);
+            self.work.calls.start_acceptance(step, &job);
         }
         let leaving = self.process.exit.stop_mode == Some(StopMode::Now);
         let open = step.state.open_job().filter(|_| !leaving);
@@ -161,42 +164,6 @@ impl PodEngine {
         self.process.job_timers = wanted;
     }
 
-    /// Returns whether the job needs this process to keep running.
-    pub(crate) fn job_keeps_process(&self, state: &State) -> bool {
-        self.process.job_timers.retry_at.is_some() || state.open_job().is_some_and(|job| job.accepting)
-    }
-
-    /// Returns the seconds of idleness after which the process exits; 0 means never. A pod without its client
-    /// or with an ended job exits sooner.
-    pub(crate) fn idle_exit_seconds(&self, state: &State) -> u64 {
-        if self.process.clients.is_orphaned {
-            return ORPHAN_IDLE_S;
-        }
-        let usual = state.manifest.pod.idle_exit;
-        // A running pod of a scheduled job would block the next firing.
-        let over = state.facts.job.as_ref().is_some_and(|job| job.state.is_final() || job.is_scheduled());
-        if over && usual > 0 { usual.min(FINISHED_IDLE_S) } else { usual }
-    }
-
-    /// Runs the acceptance command after a finished run. A command that a crash interrupted runs again.
-    fn start_acceptance(&mut self, step: &mut StepBuilder<'_>, job: &JobFacts) {
-        let here = |id: &CallId| id.0.starts_with(ACCEPTANCE_CALL_PREFIX);
-        let is_started = step.state.facts.calls.iter().any(|call| here(&call.call_id))
-            || self.work.calls.client_calls.iter().any(|client_call| here(&client_call.call.call_id));
-        if !job.accepting || job.state != JobState::Running || is_started {
-            return;
-        }
-        let Some(command) = step.state.job_mandate().and_then(|mandate| mandate.acceptance) else { return };
-        let id = CallId(format!("{ACCEPTANCE_CALL_PREFIX}{}", job.acceptances));
-        let arguments = serde_json::json!({ "command": command }).to_string();
-        let by = step.state.job_actor();
-        if let Err(refusal) =
-            self.call_client_tool(step, by.clone(), SHELL_TOOL.to_owned(), arguments, Some(id))
-        {
-            step.append_state_change(StateWord::Paused, refusal.message, &by);
-        }
-    }
-
     /// Starts the next attempt: its time has come or a person skipped the wait.
     pub(crate) fn start_attempt(&mut self, step: &mut StepBuilder<'_>) {
         let waits =
@@ -205,7 +172,7 @@ impl PodEngine {
             return;
         }
         let by = step.state.job_actor();
-        if let Some(refusal) = self.run_refusal(step.state) {
+        if let Some(refusal) = self.process.run_refusal(step.state) {
             return step.pause_job(&refusal.message);
         }
         if step.state.resumable_run().is_some() {
@@ -226,42 +193,14 @@ impl PodEngine {
         }
         if step.state.facts.run.is_none() || step.state.is_scheduled() {
             let by = Actor::from_minke();
-            return self.abandon_job(step, DEADLINE_REASON, &by);
+            return self.work.abandon_job(step, DEADLINE_REASON, &by);
         }
         self.work.run.pause = None;
-        self.cancel_reply(step);
-        self.close_model_calls(step, DEADLINE_REASON);
+        self.work.reply.cancel_reply(step);
+        self.work.calls.close_model_calls(step, DEADLINE_REASON);
         self.work.reply.stop_reason = "limit".to_owned();
-        self.end_turn(step, TurnResult::Cancelled);
+        self.work.reply.end_turn(step, TurnResult::Cancelled);
         self.end_run(step, RunResult::LimitReached, Some(DEADLINE_REASON.to_owned()));
-    }
-
-    /// Abandons the job and removes its queued inputs.
-    fn abandon_job(&mut self, step: &mut StepBuilder<'_>, why: &str, by: &Actor) {
-        if step.state.is_scheduled() {
-            return step.abandon_schedule(why, by);
-        }
-        self.stop_acceptance(step, why);
-        let own = |from: &Actor| from.actor == ActorKind::Job;
-        let queue = step.state.facts.queue.iter();
-        let left: Vec<QueueId> = queue.filter(|queued| own(&queued.from)).map(|queued| queued.id).collect();
-        for id in left {
-            step.append_entry(Dequeued { id, why: DequeueReason::Removed });
-        }
-        self.abandon_run(step, why, by);
-    }
-
-    fn stop_acceptance(&mut self, step: &mut StepBuilder<'_>, why: &str) {
-        self.work
-            .calls
-            .client_calls
-            .retain(|client_call| !client_call.call.call_id.0.starts_with(ACCEPTANCE_CALL_PREFIX));
-        let calls = step.state.facts.calls.iter().map(|call| call.call_id.clone());
-        let open: Vec<CallId> = calls.filter(|id| id.0.starts_with(ACCEPTANCE_CALL_PREFIX)).collect();
-        for call_id in open {
-            step.add_effect(Effect::StopCall { call_id: call_id.clone() });
-            self.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, why));
-        }
     }
 
     /// Applies an action while no pod runs. An open run counts as interrupted.
@@ -326,13 +265,13 @@ impl PodEngine {
             Err(why) => return Some(Err(CommandRefusal::new(ErrorCode::Conflict, why))),
             Ok(JobTransition::Unchanged | JobTransition::Fork) => {}
             Ok(JobTransition::To(JobState::Paused)) => {
-                self.stop_acceptance(step, "the job was paused");
+                self.work.calls.stop_acceptance(step, "the job was paused");
                 step.append_state_change(StateWord::Paused, word("paused"), by);
             }
-            Ok(JobTransition::To(JobState::Cancelled)) => self.abandon_job(step, &word("cancelled"), by),
+            Ok(JobTransition::To(JobState::Cancelled)) => self.work.abandon_job(step, &word("cancelled"), by),
             Ok(JobTransition::To(_)) if step.state.is_scheduled() => step.resume_schedule(by),
             Ok(JobTransition::To(_)) => {
-                if let Some(refusal) = self.run_refusal(step.state) {
+                if let Some(refusal) = self.process.run_refusal(step.state) {
                     return Some(Err(refusal));
                 }
                 if step.state.open_job().is_some_and(|job| job.accepting) {
@@ -346,5 +285,75 @@ impl PodEngine {
             Some(run) => ReplyBody::Run(run.id),
             None => ReplyBody::Ok,
         }))
+    }
+}
+
+impl JobTimers {
+    /// Returns whether the job needs this process to keep running.
+    pub(crate) fn job_keeps_process(&self, state: &State) -> bool {
+        self.retry_at.is_some() || state.open_job().is_some_and(|job| job.accepting)
+    }
+}
+
+impl ClientTable {
+    /// Returns the seconds of idleness after which the process exits; 0 means never. A pod without its client
+    /// or with an ended job exits sooner.
+    pub(crate) fn idle_exit_seconds(&self, state: &State) -> u64 {
+        if self.is_orphaned {
+            return ORPHAN_IDLE_S;
+        }
+        let usual = state.manifest.pod.idle_exit;
+        // A running pod of a scheduled job would block the next firing.
+        let over = state.facts.job.as_ref().is_some_and(|job| job.state.is_final() || job.is_scheduled());
+        if over && usual > 0 { usual.min(FINISHED_IDLE_S) } else { usual }
+    }
+}
+
+impl CallTable {
+    /// Runs the acceptance command after a finished run. A command that a crash interrupted runs again.
+    pub(crate) fn start_acceptance(&mut self, step: &mut StepBuilder<'_>, job: &JobFacts) {
+        let here = |id: &CallId| id.0.starts_with(ACCEPTANCE_CALL_PREFIX);
+        let is_started = step.state.facts.calls.iter().any(|call| here(&call.call_id))
+            || self.client_calls.iter().any(|client_call| here(&client_call.call.call_id));
+        if !job.accepting || job.state != JobState::Running || is_started {
+            return;
+        }
+        let Some(command) = step.state.job_mandate().and_then(|mandate| mandate.acceptance) else { return };
+        let id = CallId(format!("{ACCEPTANCE_CALL_PREFIX}{}", job.acceptances));
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        let by = step.state.job_actor();
+        if let Err(refusal) =
+            self.call_client_tool(step, by.clone(), SHELL_TOOL.to_owned(), arguments, Some(id))
+        {
+            step.append_state_change(StateWord::Paused, refusal.message, &by);
+        }
+    }
+
+    pub(crate) fn stop_acceptance(&mut self, step: &mut StepBuilder<'_>, why: &str) {
+        self.client_calls
+            .retain(|client_call| !client_call.call.call_id.0.starts_with(ACCEPTANCE_CALL_PREFIX));
+        let calls = step.state.facts.calls.iter().map(|call| call.call_id.clone());
+        let open: Vec<CallId> = calls.filter(|id| id.0.starts_with(ACCEPTANCE_CALL_PREFIX)).collect();
+        for call_id in open {
+            step.add_effect(Effect::StopCall { call_id: call_id.clone() });
+            self.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, why));
+        }
+    }
+}
+
+impl RunningWork {
+    /// Abandons the job and removes its queued inputs.
+    pub(crate) fn abandon_job(&mut self, step: &mut StepBuilder<'_>, why: &str, by: &Actor) {
+        if step.state.is_scheduled() {
+            return step.abandon_schedule(why, by);
+        }
+        self.calls.stop_acceptance(step, why);
+        let own = |from: &Actor| from.actor == ActorKind::Job;
+        let queue = step.state.facts.queue.iter();
+        let left: Vec<QueueId> = queue.filter(|queued| own(&queued.from)).map(|queued| queued.id).collect();
+        for id in left {
+            step.append_entry(Dequeued { id, why: DequeueReason::Removed });
+        }
+        self.abandon_run(step, why, by);
     }
 }

@@ -43,7 +43,7 @@ impl Pod {
 
     /// Returns the phase: the one that the log implies, or stopping.
     pub fn phase(&self) -> PodPhase {
-        self.engine.phase(&self.state)
+        self.engine.process.exit.phase(&self.state)
     }
 
     pub fn status(&self) -> StatusReport {
@@ -57,14 +57,14 @@ impl Pod {
 
     /// Returns whether this call waits for other pods.
     pub fn is_waiting_for_pods(&self, id: &CallId) -> bool {
-        self.engine.is_waiting_for_pods(id)
+        self.engine.work.children.is_waiting_for_pods(id)
     }
 
     pub fn sandbox_backend(&self) -> SandboxBackend {
-        self.engine.sandbox_backend()
+        self.engine.process.environment.sandbox_backend()
     }
 
     pub fn posture(&self) -> Posture {
-        self.engine.posture(&self.state)
+        self.engine.process.environment.posture(&self.state)
     }
 }

@@ -25,9 +25,12 @@ use minke_record::{
 
 use crate::calls::hooks::PendingEnd;
 use crate::engine::PodEngine;
+use crate::engine::ProcessState;
+use crate::environment::Environment;
 use crate::exit::StopMode;
 use crate::input::ResolvedReferences;
 use crate::run::reply::ReplyDraft;
+use crate::run::reply::ReplyState;
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
 use crate::step_builder::StepBuilder;
@@ -123,40 +126,42 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl ProcessState {
     /// Returns why no run can start now.
     pub(crate) fn run_refusal(&self, state: &State) -> Option<CommandRefusal> {
-        if let Some(message) = &self.process.exit.storage_error {
+        if let Some(message) = &self.exit.storage_error {
             let message = format!("could not write the log: {message}; free disk space and try again");
             return Some(CommandRefusal::new(ErrorCode::StorageFailed, message));
         }
-        if self.current_route().is_none() {
-            let why = self.process.environment.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
+        if self.environment.current_route().is_none() {
+            let why = self.environment.boot.as_ref().map_or("", |boot| boot.no_route.as_str());
             return Some(CommandRefusal::new(
                 ErrorCode::InvalidRequest,
                 format!("there is no model to ask: {why}"),
             ));
         }
-        if self.has_yielded_scope() {
+        if self.scope_yield.has_yielded_scope() {
             let message = "this pod has released its scope to another pod; its next `run` acquires it again";
             return Some(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        self.budget_refusal(state)
+        self.environment.budget_refusal(state)
     }
+}
 
+impl PodEngine {
     /// Starts a run. First closes the calls of an earlier one, because providers refuse calls without
     /// results.
     pub(crate) fn start_run(&mut self, step: &mut StepBuilder<'_>, start: RunStart) -> RunId {
         self.process.environment.failed_models = 0;
         self.work.calls.repeated_failure = None;
-        self.cancel_scheduled_resume(step);
+        self.work.run.cancel_scheduled_resume(step);
         let interrupted = step.state.resumable_run().is_some() || step.state.has_model_calls();
         step.append_entry(Invoke { trigger: start.trigger, by: start.by, attempt: 1, continues: None });
         if interrupted {
-            self.close_model_calls(step, "a new run has begun");
+            self.work.calls.close_model_calls(step, "a new run has begun");
             step.append_model_message(SystemKind::Interrupt, Snippet::Interrupt, &[]);
         }
-        self.ensure_segment(step);
+        self.process.environment.ensure_segment(step);
         if let Some(run_input) = start.input {
             if let Some(id) = run_input.queued {
                 step.append_entry(Dequeued { id, why: DequeueReason::Run });
@@ -171,7 +176,7 @@ impl PodEngine {
     /// Resumes a paused or interrupted run: settles its open calls by class, then asks the model.
     pub(crate) fn resume_run(&mut self, step: &mut StepBuilder<'_>, by: Actor) -> Option<RunId> {
         self.process.environment.failed_models = 0;
-        self.cancel_scheduled_resume(step);
+        self.work.run.cancel_scheduled_resume(step);
         let last = step.state.resumable_run()?;
         let invoke = Invoke {
             trigger: Trigger::Resume,
@@ -180,12 +185,12 @@ impl PodEngine {
             continues: Some(last.id),
         };
         step.append_entry(invoke);
-        self.ensure_segment(step);
+        self.process.environment.ensure_segment(step);
         let id = step.state.open_run_id();
         self.work.reply.stop_reason = "resumed".to_owned();
         self.publish_status(step);
         if step.state.has_model_calls() {
-            self.settle_interrupted_calls(step);
+            self.work.settle_interrupted_calls(step);
             self.continue_run(step);
         } else {
             self.send_next_request(step, None);
@@ -193,41 +198,10 @@ impl PodEngine {
         Some(id)
     }
 
-    /// Starts a new segment if system prompt, tools or configuration have changed.
-    fn ensure_segment(&mut self, step: &mut StepBuilder<'_>) {
-        let Some(boot) = &self.process.environment.boot else { return };
-        let mut config = serde_json::json!({ "route": self.current_route(), "max_tokens": step.state.manifest.worker.max_tokens });
-        if let (Some(costs), Some(members)) = (self.known_costs(step.state), config.as_object_mut()) {
-            members.insert(COSTS_KEY.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
-        }
-        let is_current = |segment: &minke_context::ContextSegment| {
-            segment.system_prompt.byte_len() == boot.system_prompt.len() as u64
-                && segment.system_prompt.inline().is_none_or(|text| text == boot.system_prompt)
-                && *segment.tools == boot.tools
-                && segment.config == config
-        };
-        if step.state.segment.as_ref().is_some_and(is_current) {
-            return;
-        }
-        let first = step.state.segment.is_none();
-        let (system_prompt, tools) = (Text::from(boot.system_prompt.clone()), boot.tools.clone());
-        step.start_segment(SegmentInit {
-            reason: if first { SegmentReason::Initial } else { SegmentReason::Config },
-            system_prompt,
-            tools,
-            config,
-            history: if first {
-                History::Here(step.state.context.to_items())
-            } else {
-                History::SameAs { same_as: step.state.next_seq.saturating_sub(1) }
-            },
-        });
-    }
-
     /// Asks the model: drains the inbox, checks limits, and builds the request from the context alone.
     pub(crate) fn send_next_request(&mut self, step: &mut StepBuilder<'_>, continues: Option<Continues>) {
         step.drain_inbox();
-        self.append_instructions(step);
+        self.work.calls.append_instructions(step);
         step.remind_of_tasks();
         self.publish_running_status(step);
         self.work.run.turn_had_calls = false;
@@ -244,7 +218,7 @@ impl PodEngine {
         if !self.pass_loop_guard(step) {
             return;
         }
-        let Some(route) = self.current_route().cloned() else {
+        let Some(route) = self.process.environment.current_route().cloned() else {
             return self.fail_run(
                 step,
                 ErrorCode::ProviderError,
@@ -263,7 +237,7 @@ impl PodEngine {
             let message = "there is no segment; the request was not sent".to_owned();
             return self.fail_run(step, ErrorCode::Internal, message, false);
         }
-        let reservation = match self.reserve_for_context(step.state) {
+        let reservation = match self.process.environment.reserve_for_context(step.state) {
             Ok(taken) => taken,
             Err(why) => return self.end_run_for_budget(step, &why),
         };
@@ -307,7 +281,7 @@ impl PodEngine {
             .clients
             .published_status
             .as_ref()
-            .is_none_or(|told| told.phase != self.phase(step.state))
+            .is_none_or(|told| told.phase != self.process.exit.phase(step.state))
         {
             self.publish_status(step);
         }
@@ -321,27 +295,19 @@ impl PodEngine {
         {
             return;
         }
-        if self.is_waiting_for_end_hooks(step.state) {
+        if self.work.run.is_waiting_for_end_hooks(step.state) {
             return; // waits for the hooks
         }
         if step.state.has_model_calls() {
             self.work.run.turn_had_calls = true;
             return self.advance_calls(step);
         }
-        self.end_turn(step, TurnResult::Finished);
+        self.work.reply.end_turn(step, TurnResult::Finished);
         if self.work.run.turn_had_calls || step.state.has_pending_notes() {
             return self.send_next_request(step, None);
         }
         if !self.ask_hooks_before_end(step) {
             self.end_run(step, RunResult::Finished, None);
-        }
-    }
-
-    pub(crate) fn end_turn(&mut self, step: &mut StepBuilder<'_>, result: TurnResult) {
-        if let Some(run) = step.state.facts.run.as_ref().filter(|run| run.in_turn) {
-            let turn = run.turn;
-            let stop_reason = std::mem::take(&mut self.work.reply.stop_reason);
-            step.append_entry(TurnEnd { turn, result, stop_reason });
         }
     }
 
@@ -361,7 +327,7 @@ impl PodEngine {
 
     pub(crate) fn fail_run_with(&mut self, step: &mut StepBuilder<'_>, end: RunErrored) {
         self.work.reply.stop_reason = "error".to_owned();
-        self.end_turn(step, TurnResult::Error);
+        self.work.reply.end_turn(step, TurnResult::Error);
         self.finish_run(step, end.into());
     }
 
@@ -380,7 +346,7 @@ impl PodEngine {
         }
         // After an interruption the changes of the run can no longer be attributed.
         if let Some(run) = captured.filter(|_| !interrupted) {
-            self.capture_after_run(step, run);
+            self.process.exit.capture_after_run(step, run);
         }
         self.work.capture.capturing_before = None;
         self.work.run.pending_end = None;
@@ -408,12 +374,12 @@ impl PodEngine {
 
     /// Starts a run with the oldest queued input, even if the queue is held.
     pub(crate) fn start_oldest_queued(&mut self, step: &mut StepBuilder<'_>) -> Option<RunId> {
-        if step.state.facts.run.is_some() || self.run_refusal(step.state).is_some() {
+        if step.state.facts.run.is_some() || self.process.run_refusal(step.state).is_some() {
             return None;
         }
         let next = loop {
             let next = step.state.facts.queue.iter().find(|queued| queued.mode != QueueMode::Steer)?.clone();
-            match self.resolve_queued(next) {
+            match self.process.environment.resolve_queued(next) {
                 Ok(next) => break next,
                 Err((id, why)) => {
                     // The reason comes first, because a client that waits for the input stops at `dequeued`.
@@ -423,12 +389,12 @@ impl PodEngine {
                 }
             }
         };
-        if self.ask_hooks_about_queued(step, &next) {
+        if self.process.ask_hooks_about_queued(step, &next) {
             return None;
         }
         let trigger = run_trigger(&next.from);
         let run_input = RunInput {
-            segments: self.take_hooked_segments(&next),
+            segments: self.process.hooks.take_hooked_segments(&next),
             attached: next.attached,
             op_id: next.op_id,
             from: next.from.clone(),
@@ -436,19 +402,46 @@ impl PodEngine {
         };
         Some(self.start_run(step, RunStart { trigger, by: next.from, input: Some(run_input) }))
     }
+}
+
+impl Environment {
+    /// Starts a new segment if system prompt, tools or configuration have changed.
+    pub(crate) fn ensure_segment(&mut self, step: &mut StepBuilder<'_>) {
+        let Some(boot) = &self.boot else { return };
+        let mut config = serde_json::json!({ "route": self.current_route(), "max_tokens": step.state.manifest.worker.max_tokens });
+        if let (Some(costs), Some(members)) = (self.known_costs(step.state), config.as_object_mut()) {
+            members.insert(COSTS_KEY.to_owned(), serde_json::to_value(costs).expect("prices are plain data"));
+        }
+        let is_current = |segment: &minke_context::ContextSegment| {
+            segment.system_prompt.byte_len() == boot.system_prompt.len() as u64
+                && segment.system_prompt.inline().is_none_or(|text| text == boot.system_prompt)
+                && *segment.tools == boot.tools
+                && segment.config == config
+        };
+        if step.state.segment.as_ref().is_some_and(is_current) {
+            return;
+        }
+        let first = step.state.segment.is_none();
+        let (system_prompt, tools) = (Text::from(boot.system_prompt.clone()), boot.tools.clone());
+        step.start_segment(SegmentInit {
+            reason: if first { SegmentReason::Initial } else { SegmentReason::Config },
+            system_prompt,
+            tools,
+            config,
+            history: if first {
+                History::Here(step.state.context.to_items())
+            } else {
+                History::SameAs { same_as: step.state.next_seq.saturating_sub(1) }
+            },
+        });
+    }
 
     /// Adds the resolved references to an input that was queued while no pod ran.
     pub(crate) fn resolve_queued(&self, queued: Queued) -> Result<Queued, (QueueId, String)> {
         if !has_unread_references(&queued.segments, &queued.attached) {
             return Ok(queued);
         }
-        let read = self
-            .process
-            .environment
-            .boot
-            .iter()
-            .flat_map(|boot| &boot.references)
-            .find(|(id, _)| *id == queued.id);
+        let read = self.boot.iter().flat_map(|boot| &boot.references).find(|(id, _)| *id == queued.id);
         match read {
             Some((_, Ok(read))) => {
                 let ResolvedReferences { input, attached } = read.clone();
@@ -457,6 +450,16 @@ impl PodEngine {
             Some((id, Err(why))) => Err((*id, why.clone())),
             // The references were not resolved: the input is used unchanged.
             None => Ok(queued),
+        }
+    }
+}
+
+impl ReplyState {
+    pub(crate) fn end_turn(&mut self, step: &mut StepBuilder<'_>, result: TurnResult) {
+        if let Some(run) = step.state.facts.run.as_ref().filter(|run| run.in_turn) {
+            let turn = run.turn;
+            let stop_reason = std::mem::take(&mut self.stop_reason);
+            step.append_entry(TurnEnd { turn, result, stop_reason });
         }
     }
 }

@@ -3,7 +3,9 @@
 use minke_record::{Action, CallId, WaitingOn};
 
 use crate::calls::CallProgress;
+use crate::calls::table::CallTable;
 use crate::engine::PodEngine;
+use crate::engine::RunningWork;
 use crate::state::State;
 use crate::step::{LiveEventKind, PodActivity, PodPhase, StatusReport, WaitStatus};
 use crate::step_builder::StepBuilder;
@@ -21,7 +23,7 @@ impl State {
 
 impl PodEngine {
     pub(crate) fn status(&self, state: &State) -> StatusReport {
-        let phase = self.phase(state);
+        let phase = self.process.exit.phase(state);
         let mut status = StatusReport { phase, activity: None, detail: None, waiting: None };
         match phase {
             PodPhase::Idle => {}
@@ -32,8 +34,8 @@ impl PodEngine {
             PodPhase::Compacting => status.activity = Some(PodActivity::Compacting),
             PodPhase::Stopping => status.activity = Some(PodActivity::Stopping),
             PodPhase::Running => {
-                status.activity = Some(self.current_activity(state));
-                status.detail = self.activity_detail(state);
+                status.activity = Some(self.work.current_activity(state));
+                status.detail = self.work.calls.activity_detail(state);
                 if let Some(until) = state.visible_retry_end(status.activity) {
                     status.activity = Some(PodActivity::Time);
                     status.waiting = Some(WaitStatus { on: WaitingOn::Time, until: Some(until) });
@@ -61,17 +63,27 @@ impl PodEngine {
         status
     }
 
-    fn current_activity(&self, state: &State) -> PodActivity {
-        let waits = |id: &CallId| self.work.children.pod_waits.iter().any(|wait| wait.is_for_call(id));
+    /// Publishes the status if it has changed.
+    pub(crate) fn publish_status(&mut self, step: &mut StepBuilder<'_>) {
+        let status = self.status(step.state);
+        if self.process.clients.published_status.as_ref() != Some(&status) {
+            self.process.clients.published_status = Some(status.clone());
+            step.publish_live(LiveEventKind::Status(status));
+        }
+    }
+}
+
+impl RunningWork {
+    pub(crate) fn current_activity(&self, state: &State) -> PodActivity {
+        let waits = |id: &CallId| self.children.pod_waits.iter().any(|wait| wait.is_for_call(id));
         let busy = self
-            .work
             .calls
             .call_progress
             .iter()
             .any(|(id, work)| !matches!(work, CallProgress::Asking(_)) && !waits(id));
-        if self.work.reply.reply_draft.is_some() {
+        if self.reply.reply_draft.is_some() {
             PodActivity::Model
-        } else if !busy && !self.work.children.pod_waits.is_empty() && state.facts.asks.is_empty() {
+        } else if !busy && !self.children.pod_waits.is_empty() && state.facts.asks.is_empty() {
             PodActivity::Child
         } else if busy || state.facts.asks.is_empty() {
             PodActivity::Tool
@@ -79,10 +91,12 @@ impl PodEngine {
             PodActivity::Ask
         }
     }
+}
 
+impl CallTable {
     /// Returns the running tool and its target, for example `Note NOTES.md`.
-    fn activity_detail(&self, state: &State) -> Option<String> {
-        let running = self.work.calls.call_progress.iter().find_map(|(id, work)| match work {
+    pub(crate) fn activity_detail(&self, state: &State) -> Option<String> {
+        let running = self.call_progress.iter().find_map(|(id, work)| match work {
             CallProgress::Running { action, .. } => Some((id, action)),
             CallProgress::Preparing(_)
             | CallProgress::AskingHooks(_)
@@ -97,15 +111,6 @@ impl PodEngine {
             Some(target) => format!("{tool} {target}"),
             None => tool.clone(),
         })
-    }
-
-    /// Publishes the status if it has changed.
-    pub(crate) fn publish_status(&mut self, step: &mut StepBuilder<'_>) {
-        let status = self.status(step.state);
-        if self.process.clients.published_status.as_ref() != Some(&status) {
-            self.process.clients.published_status = Some(status.clone());
-            step.publish_live(LiveEventKind::Status(status));
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::PodTimer;
 use crate::calls::ReadyCall;
 use crate::calls::gate::{CALL_GRANT_PREFIX, HOOK_LAYER};
 use crate::engine::PodEngine;
+use crate::environment::Environment;
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
 use crate::step_builder::StepBuilder;
@@ -176,7 +177,7 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl Environment {
     /// Asks whether a call may run. The subject holds everything a person needs to decide.
     pub(crate) fn ask_for_approval(
         &mut self,
@@ -212,7 +213,7 @@ impl PodEngine {
     }
 
     /// Returns the rule that `approved_rule` would write, or `None` if it would not change the outcome.
-    fn proposed_rule(&self, state: &State, ready: &ReadyCall) -> Option<String> {
+    pub(crate) fn proposed_rule(&self, state: &State, ready: &ReadyCall) -> Option<String> {
         if ready.verdict.layer.as_deref() == Some(HOOK_LAYER) {
             return None; // a rule cannot answer a hook
         }
@@ -240,7 +241,9 @@ impl PodEngine {
         }
         id
     }
+}
 
+impl PodEngine {
     /// Handles the `answer` command.
     pub(crate) fn answer_ask(
         &mut self,
@@ -276,7 +279,7 @@ impl PodEngine {
             if step.state.facts.run.is_some() {
                 self.interrupt_open_run(step, "the process ended");
             }
-            self.abandon_run(step, "aborted by the user", &by);
+            self.work.abandon_run(step, "aborted by the user", &by);
         }
     }
 
@@ -296,20 +299,23 @@ impl PodEngine {
         if let Some(rule) = ask.subject.always.as_ref().filter(|_| decision == Decision::ApprovedRule) {
             step.add_effect(Effect::AddRule { rule: rule.clone() });
         }
-        if self.answer_client_call(step, &ask, &decision, note) {
+        if self.work.calls.answer_client_call(step, &ask, &decision, note) {
             return;
         }
         if let Some(call_id) = &call_id {
             self.work.calls.call_progress.remove(call_id);
         }
-        match self.phase(step.state) {
+        match self.process.exit.phase(step.state) {
             PodPhase::Paused if decision == Decision::Abort => {
-                self.abandon_run(step, "aborted by the user", &by)
+                self.work.abandon_run(step, "aborted by the user", &by)
             }
             PodPhase::Paused => {
                 let interrupted =
                     step.state.last_run_result() == Some(&EndResult::Completed(RunResult::Interrupted));
-                if interrupted && step.state.facts.asks.is_empty() && self.run_refusal(step.state).is_none() {
+                if interrupted
+                    && step.state.facts.asks.is_empty()
+                    && self.process.run_refusal(step.state).is_none()
+                {
                     self.resume_run(step, by);
                 }
             }
@@ -325,7 +331,7 @@ impl PodEngine {
     pub(crate) fn expire_ask(&mut self, step: &mut StepBuilder<'_>, id: AskId) {
         let due =
             step.state.open_ask(id).and_then(|ask| ask.expires).is_some_and(|expires| expires <= step.now);
-        if due && self.phase(step.state) != PodPhase::Stopping {
+        if due && self.process.exit.phase(step.state) != PodPhase::Stopping {
             let (by, note) = (Actor::from_minke(), Some("no answer arrived in time".to_owned()));
             self.apply_answer(step, AskAnswer { ask: id, decision: Decision::Denied, note, by });
         }

@@ -11,8 +11,13 @@ use serde_json::Value;
 use crate::calls::CallProgress;
 use crate::calls::asks::AskAnswer;
 use crate::calls::client_calls::ClientCall;
+use crate::calls::table::CallTable;
+use crate::children::table::ChildTable;
+use crate::clients::ClientTable;
 use crate::clients::StateWaiter;
 use crate::engine::PodEngine;
+use crate::engine::ProcessState;
+use crate::environment::Environment;
 use crate::exit::StopMode;
 use crate::input::{
     CommandRequest, HookVerdict, PodCommand, RewindRequest, RunMode, SessionUpdate, ShutdownMode,
@@ -31,7 +36,7 @@ const MAX_WAIT_MS: u64 = 24 * 60 * 60 * 1_000;
 pub const UNDO_TOOL: &str = "Undo";
 
 /// An input with its options.
-struct InputRequest {
+pub(crate) struct InputRequest {
     input: Vec<InputSegment>,
     attached: Vec<SystemItem>,
     mode: RunMode,
@@ -93,11 +98,14 @@ impl StepBuilder<'_> {
 
 impl PodEngine {
     pub(crate) fn handle_command(&mut self, step: &mut StepBuilder<'_>, request: CommandRequest) {
-        let Some(request) = self.hold_for_scope(step, request) else { return };
+        let Some(request) = self.process.scope_yield.hold_for_scope(step, request) else { return };
         if matches!(request.command, PodCommand::Cancel { .. }) {
-            let dropped =
-                self.refuse_pending_inputs(step, &ErrorCode::Conflict, "cancelled before hooks had seen it");
-            if dropped > 0 && self.phase(step.state) == PodPhase::Idle {
+            let dropped = self.process.hooks.refuse_pending_inputs(
+                step,
+                &ErrorCode::Conflict,
+                "cancelled before hooks had seen it",
+            );
+            if dropped > 0 && self.process.exit.phase(step.state) == PodPhase::Idle {
                 return step.accept_request(request.reply, ReplyBody::Ok);
             }
         }
@@ -111,7 +119,7 @@ impl PodEngine {
         request: CommandRequest,
         hook_verdict: Option<&HookVerdict>,
     ) {
-        let phase = self.phase(step.state);
+        let phase = self.process.exit.phase(step.state);
         let cell = disposition(request.command.method_kind(), phase);
         let command = &request.command;
         let reply = request.reply;
@@ -135,11 +143,11 @@ impl PodEngine {
             return step
                 .refuse_request(reply, CommandRefusal::new(code.clone(), refusal_message(code, phase)));
         }
-        if let Some(refusal) = self.input_refusal(step.state, command) {
+        if let Some(refusal) = self.process.input_refusal(step.state, command) {
             return step.refuse_request(reply, refusal);
         }
         let request = match hook_verdict {
-            None => match self.hold_for_hooks(step, request) {
+            None => match self.process.hold_for_hooks(step, request) {
                 Some(request) => request,
                 None => return,
             },
@@ -169,12 +177,12 @@ impl PodEngine {
             }
             PodCommand::Compact { .. } => step.state.compact_context(&cell),
             PodCommand::Rewind(rewind) => self.rewind_session(step, *rewind, from),
-            PodCommand::Undo { run } => self.undo_run(step, from, run),
+            PodCommand::Undo { run } => self.work.calls.undo_run(step, from, run),
             PodCommand::CallTool { name, arguments, call_id } => {
-                self.call_client_tool(step, from, name, arguments, call_id)
+                self.work.calls.call_client_tool(step, from, name, arguments, call_id)
             }
             PodCommand::Checkpoint { id, state } => step.append_checkpoint(id, state),
-            PodCommand::Set(changes) => self.apply_changes(step, *changes, &from),
+            PodCommand::Set(changes) => self.process.environment.apply_changes(step, *changes, &from),
             PodCommand::Yield => match self.yield_scope(step, reply) {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
@@ -188,28 +196,14 @@ impl PodEngine {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
-            PodCommand::Wait { until, timeout_ms } => return self.add_waiter(step, reply, until, timeout_ms),
+            PodCommand::Wait { until, timeout_ms } => {
+                return self.process.clients.add_waiter(step, reply, until, timeout_ms);
+            }
         };
         match result {
             Ok(body) => step.accept_request(reply, body),
             Err(refusal) => step.refuse_request(reply, refusal),
         }
-    }
-
-    /// Returns why an input is refused without asking hooks.
-    fn input_refusal(&self, state: &State, command: &PodCommand) -> Option<CommandRefusal> {
-        let PodCommand::Run { input, attached, op_id, .. } = command else { return None };
-        if input.is_empty() {
-            return Some(CommandRefusal::new(ErrorCode::InvalidRequest, "`input` is empty"));
-        }
-        if let Err(why) = attached {
-            return Some(CommandRefusal::new(ErrorCode::InvalidRequest, why.clone()));
-        }
-        if op_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > limits::OP_ID_BYTES) {
-            let message = format!("`op_id` must have 1 to {} bytes", limits::OP_ID_BYTES);
-            return Some(CommandRefusal::new(ErrorCode::InvalidRequest, message));
-        }
-        self.run_refusal(state)
     }
 
     fn accept_input(
@@ -222,15 +216,17 @@ impl PodEngine {
         match disposition {
             // An input of mode `queue` goes behind inputs that already wait.
             Disposition::Start if request.mode == RunMode::Queue && waits => {
-                self.enqueue_input(step, request, QueueMode::Queue).inspect(|_| {
+                self.work.children.enqueue_input(step, request, QueueMode::Queue).inspect(|_| {
                     self.start_next_queued(step);
                 })
             }
-            Disposition::QueueAndStart => self.enqueue_input(step, request, QueueMode::Queue).inspect(|_| {
-                self.start_next_queued(step);
-            }),
-            Disposition::Queue => self.enqueue_input(step, request, QueueMode::Queue),
-            Disposition::Steer => self.enqueue_input(step, request, QueueMode::Steer),
+            Disposition::QueueAndStart => {
+                self.work.children.enqueue_input(step, request, QueueMode::Queue).inspect(|_| {
+                    self.start_next_queued(step);
+                })
+            }
+            Disposition::Queue => self.work.children.enqueue_input(step, request, QueueMode::Queue),
+            Disposition::Steer => self.work.children.enqueue_input(step, request, QueueMode::Steer),
             Disposition::CancelThenStart => {
                 self.work.run.queue_suspended = true;
                 self.cancel_run(step, "interrupted by a new input");
@@ -248,31 +244,13 @@ impl PodEngine {
         ReplyBody::Run(self.start_run(step, RunStart { trigger, by: from, input: Some(run_input) }))
     }
 
-    fn enqueue_input(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        request: InputRequest,
-        mode: QueueMode,
-    ) -> Result<ReplyBody, CommandRefusal> {
-        let limit = step.state.manifest.pod.limits.queue;
-        if step.state.facts.queue.len() as u64 >= limit {
-            let message = format!("the queue is full: {limit} inputs (pod.limits.queue); remove one or wait");
-            return Err(CommandRefusal::new(ErrorCode::TooMany, message));
-        }
-        let id = QueueId(step.ids.next_uuid());
-        let InputRequest { input: segments, attached, op_id, from, .. } = request;
-        step.append_entry(QueuedInput { id, segments, op_id, from, mode, attached });
-        self.mark_message_received();
-        Ok(ReplyBody::Queued(id))
-    }
-
     fn resume_paused_run(
         &mut self,
         step: &mut StepBuilder<'_>,
         by: Actor,
         detail: Option<String>,
     ) -> Result<ReplyBody, CommandRefusal> {
-        if let Some(refusal) = self.run_refusal(step.state) {
+        if let Some(refusal) = self.process.run_refusal(step.state) {
             return Err(refusal);
         }
         if let Some(reason) = detail {
@@ -298,10 +276,10 @@ impl PodEngine {
             let message = format!("entry {} is not an input that can be rewound to", rewind.to_seq);
             return Err(CommandRefusal::new(ErrorCode::NotFound, message));
         };
-        self.close_model_calls(step, "the session was rewound");
-        if self.phase(step.state) == PodPhase::Paused {
+        self.work.calls.close_model_calls(step, "the session was rewound");
+        if self.process.exit.phase(step.state) == PodPhase::Paused {
             step.append_state_change(StateWord::Abandoned, "the session was rewound".to_owned(), &by);
-            self.cancel_scheduled_resume(step);
+            self.work.run.cancel_scheduled_resume(step);
         }
         step.append_entry(Rewound { to_seq: rewind.to_seq });
         step.start_segment(SegmentInit {
@@ -314,8 +292,65 @@ impl PodEngine {
         Ok(ReplyBody::Input(target.input))
     }
 
+    fn handle_shutdown(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        disposition: &Disposition,
+        mode: ShutdownMode,
+    ) -> ReplyBody {
+        if *disposition == Disposition::NoChange {
+            return ReplyBody::Ok;
+        }
+        if mode == ShutdownMode::AfterRun && step.state.facts.run.is_some() {
+            self.process.exit.stop_mode = Some(StopMode::AfterRun);
+        } else {
+            self.shut_down_now(step);
+        }
+        ReplyBody::Ok
+    }
+}
+
+impl ProcessState {
+    /// Returns why an input is refused without asking hooks.
+    pub(crate) fn input_refusal(&self, state: &State, command: &PodCommand) -> Option<CommandRefusal> {
+        let PodCommand::Run { input, attached, op_id, .. } = command else { return None };
+        if input.is_empty() {
+            return Some(CommandRefusal::new(ErrorCode::InvalidRequest, "`input` is empty"));
+        }
+        if let Err(why) = attached {
+            return Some(CommandRefusal::new(ErrorCode::InvalidRequest, why.clone()));
+        }
+        if op_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > limits::OP_ID_BYTES) {
+            let message = format!("`op_id` must have 1 to {} bytes", limits::OP_ID_BYTES);
+            return Some(CommandRefusal::new(ErrorCode::InvalidRequest, message));
+        }
+        self.run_refusal(state)
+    }
+}
+
+impl ChildTable {
+    pub(crate) fn enqueue_input(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        request: InputRequest,
+        mode: QueueMode,
+    ) -> Result<ReplyBody, CommandRefusal> {
+        let limit = step.state.manifest.pod.limits.queue;
+        if step.state.facts.queue.len() as u64 >= limit {
+            let message = format!("the queue is full: {limit} inputs (pod.limits.queue); remove one or wait");
+            return Err(CommandRefusal::new(ErrorCode::TooMany, message));
+        }
+        let id = QueueId(step.ids.next_uuid());
+        let InputRequest { input: segments, attached, op_id, from, .. } = request;
+        step.append_entry(QueuedInput { id, segments, op_id, from, mode, attached });
+        self.mark_message_received();
+        Ok(ReplyBody::Queued(id))
+    }
+}
+
+impl CallTable {
     /// Calls the undo tool as a client call, so it passes the gate and the log names its author.
-    fn undo_run(
+    pub(crate) fn undo_run(
         &mut self,
         step: &mut StepBuilder<'_>,
         by: Actor,
@@ -341,7 +376,7 @@ impl PodEngine {
         call_id: Option<CallId>,
     ) -> Result<ReplyBody, CommandRefusal> {
         let limit = step.state.manifest.pod.limits.methods;
-        if self.work.calls.client_calls.len() as u64 >= limit {
+        if self.client_calls.len() as u64 >= limit {
             return Err(CommandRefusal::new(
                 ErrorCode::TooMany,
                 format!("{limit} client calls are already waiting"),
@@ -373,15 +408,13 @@ impl PodEngine {
             stage: CallStage::Wished,
             by: Some(by),
         };
-        self.work.calls.client_calls.push(ClientCall {
-            call,
-            progress: CallProgress::Preparing(None),
-            ask: None,
-        });
+        self.client_calls.push(ClientCall { call, progress: CallProgress::Preparing(None), ask: None });
         Ok(ReplyBody::Call(call_id))
     }
+}
 
-    fn apply_changes(
+impl Environment {
+    pub(crate) fn apply_changes(
         &mut self,
         step: &mut StepBuilder<'_>,
         changes: SessionUpdate,
@@ -409,9 +442,9 @@ impl PodEngine {
             step.append_entry(ConfigChanged { key, value, by: by.clone() });
         }
         if let Some(route) = changes.route {
-            self.process.environment.changed_route = Some(route);
-            self.process.environment.changed_cost = changes.cost;
-            self.process.environment.failed_models = 0;
+            self.changed_route = Some(route);
+            self.changed_cost = changes.cost;
+            self.failed_models = 0;
         }
         if let Some(goal) = changes.goal {
             let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
@@ -422,25 +455,10 @@ impl PodEngine {
         }
         Ok(ReplyBody::Ok)
     }
+}
 
-    fn handle_shutdown(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        disposition: &Disposition,
-        mode: ShutdownMode,
-    ) -> ReplyBody {
-        if *disposition == Disposition::NoChange {
-            return ReplyBody::Ok;
-        }
-        if mode == ShutdownMode::AfterRun && step.state.facts.run.is_some() {
-            self.process.exit.stop_mode = Some(StopMode::AfterRun);
-        } else {
-            self.shut_down_now(step);
-        }
-        ReplyBody::Ok
-    }
-
-    fn add_waiter(
+impl ClientTable {
+    pub(crate) fn add_waiter(
         &mut self,
         step: &mut StepBuilder<'_>,
         reply: Option<ReplyId>,
@@ -453,7 +471,7 @@ impl PodEngine {
         };
         let at = step.now.saturating_add(timeout_ms.min(MAX_WAIT_MS));
         step.add_effect(Effect::SetTimer { timer: PodTimer::Wait(reply), at });
-        self.process.clients.waiters.push(StateWaiter { reply, condition });
+        self.waiters.push(StateWaiter { reply, condition });
     }
 }
 

@@ -16,8 +16,10 @@ use minke_record::{Action, CallStage, InternalCall, Judgement, OpenCall, Outcome
 use serde::Deserialize;
 
 use crate::calls::digest::call_digest;
+use crate::calls::hooks::HookQueue;
 use crate::calls::{CallProgress, CallResult, ReadyCall, refused_result};
-use crate::engine::PodEngine;
+use crate::engine::ProcessState;
+use crate::environment::Environment;
 use crate::input::{HookPoint, HookRequest, HookVerdict, PreparedCall};
 use crate::state::State;
 use crate::step::Effect;
@@ -112,7 +114,7 @@ impl State {
     }
 }
 
-impl PodEngine {
+impl ProcessState {
     /// Evaluates a prepared call, or the reason why it is invalid.
     pub(crate) fn evaluate_prepared(
         &mut self,
@@ -132,11 +134,11 @@ impl PodEngine {
             }
         };
         if let Some(InternalCall::Pods(pods)) = &prepared.internal_call
-            && let Some(problem) = self.check_pods_call(step.state, pods)
+            && let Some(problem) = self.environment.check_pods_call(step.state, pods)
         {
             return GateDecision::Settle(problem);
         }
-        let verdict = self.judge_prepared(step.state, &prepared);
+        let verdict = self.environment.judge_prepared(step.state, &prepared);
         if !matches!(verdict.outcome, Judgement::Allow | Judgement::Ask) {
             return GateDecision::Settle(refused_result(verdict));
         }
@@ -147,13 +149,15 @@ impl PodEngine {
         {
             return GateDecision::Settle(refused_result(answer_verdict(decision, note.as_deref())));
         }
-        if self.process.environment.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
-            return GateDecision::Wait(self.ask_hooks(step, call, (prepared, verdict, rewrite)));
+        if self.environment.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
+            return GateDecision::Wait(self.hooks.ask_hooks(step, call, (prepared, verdict, rewrite)));
         }
-        self.decide_call(step.state, call, ready_call(prepared, verdict, rewrite))
+        self.environment.decide_call(step.state, call, ready_call(prepared, verdict, rewrite))
     }
+}
 
-    fn ask_hooks(
+impl HookQueue {
+    pub(crate) fn ask_hooks(
         &mut self,
         step: &mut StepBuilder<'_>,
         call: &OpenCall,
@@ -172,7 +176,9 @@ impl PodEngine {
         step.add_effect(Effect::AskHooks { point, question: Box::new(question) });
         CallProgress::AskingHooks(Box::new(HookedCall { number, prepared, verdict, rewrite }))
     }
+}
 
+impl Environment {
     /// Applies the hooks' verdict on a call.
     pub(crate) fn apply_hook_verdict(
         &mut self,
@@ -208,7 +214,7 @@ impl PodEngine {
     }
 
     /// Final decision after policy and hooks: run, reuse an approval, or ask.
-    fn decide_call(&self, state: &State, call: &OpenCall, mut ready: ReadyCall) -> GateDecision {
+    pub(crate) fn decide_call(&self, state: &State, call: &OpenCall, mut ready: ReadyCall) -> GateDecision {
         if let CallStage::Answered { decision, .. } = &call.stage
             && !decision.is_approval()
             && ready.verdict.outcome == Judgement::Allow
@@ -239,7 +245,7 @@ impl PodEngine {
     }
 
     /// Returns the verdict of the answer or grant that allows an ask verdict.
-    fn find_approval(
+    pub(crate) fn find_approval(
         &self,
         state: &State,
         call: &OpenCall,
@@ -275,7 +281,7 @@ impl PodEngine {
 
     /// Returns the grant that covers a call. If a hook asks, only a grant for the exact call counts, because
     /// a rule does not cover the hook's reasons.
-    fn matching_grant(&self, state: &State, ready: &ReadyCall, digest: &str) -> Option<String> {
+    pub(crate) fn matching_grant(&self, state: &State, ready: &ReadyCall, digest: &str) -> Option<String> {
         let grants = &state.facts.grants;
         let scripts = &ready.prepared.action.scripts;
         if scripts.iter().any(|script| script.hash.is_none()) {
@@ -320,7 +326,7 @@ impl PodEngine {
         let hosts = sandbox.network.allowed_hosts();
         let broad_roots = state.unapproved_broad_roots();
         let by = |posture: Posture, rules| PolicyContext {
-            own_scope: self.process.environment.boot.as_ref().map(|boot| &boot.own_dirs),
+            own_scope: self.boot.as_ref().map(|boot| &boot.own_dirs),
             hosts: &hosts,
             unprotected_paths: &sandbox.lifted,
             broad_roots: &broad_roots,
@@ -340,7 +346,7 @@ impl PodEngine {
 
     /// Returns the sandbox backend of this process.
     pub(crate) fn sandbox_backend(&self) -> SandboxBackend {
-        self.process.environment.boot.as_ref().map_or(SandboxBackend::Unavailable, |boot| boot.sandbox)
+        self.boot.as_ref().map_or(SandboxBackend::Unavailable, |boot| boot.sandbox)
     }
 
     /// Returns the answer to actions without a rule: the configured one or the default of the sandbox, at
@@ -351,7 +357,7 @@ impl PodEngine {
         parent.map_or(own, |parent| parent.min(own))
     }
 
-    fn own_posture(&self, state: &State) -> Posture {
+    pub(crate) fn own_posture(&self, state: &State) -> Posture {
         let chosen = state.manifest.permissions.posture;
         chosen.unwrap_or_else(|| minke_policy::default_posture(self.sandbox_backend()))
     }

@@ -17,7 +17,10 @@ use minke_record::{
 
 use crate::calls::CallProgress;
 use crate::engine::PodEngine;
+use crate::engine::ProcessState;
+use crate::environment::Environment;
 use crate::input::{CommandRequest, HookPoint, HookRequest, HookVerdict, PodCommand};
+use crate::run::RunProgress;
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
 use crate::step_builder::StepBuilder;
@@ -37,7 +40,7 @@ pub(crate) struct PendingInput {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum PendingSource {
+pub(crate) enum PendingSource {
     /// A command that is not accepted yet.
     Command(Box<CommandRequest>),
     /// An input queued while no pod ran, before it starts its run.
@@ -89,16 +92,58 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl HookQueue {
     pub(crate) fn next_hook_number(&mut self) -> u64 {
-        self.process.hooks.last_hook_number = self.process.hooks.last_hook_number.wrapping_add(1);
-        self.process.hooks.last_hook_number
+        self.last_hook_number = self.last_hook_number.wrapping_add(1);
+        self.last_hook_number
     }
 
-    fn hook_points(&self) -> crate::HookPoints {
-        self.process.environment.boot.as_ref().map(|boot| boot.hook_points).unwrap_or_default()
+    pub(crate) fn ask_hooks_about_input(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        source: PendingSource,
+        input: Vec<InputSegment>,
+        from: Actor,
+    ) {
+        let number = self.next_hook_number();
+        self.pending_inputs.push(PendingInput { number, source });
+        let question = Box::new(HookRequest::UserPrompt { input, from });
+        step.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
     }
 
+    /// Returns the queued input with the text that a hook has substituted.
+    pub(crate) fn take_hooked_segments(&mut self, queued: &Queued) -> Vec<InputSegment> {
+        match self.hooked_inputs.remove(&queued.id).flatten() {
+            Some(text) => replace_input_text(&queued.segments, &text),
+            None => queued.segments.clone(),
+        }
+    }
+
+    /// Refuses all inputs that wait for hooks. Returns their number.
+    pub(crate) fn refuse_pending_inputs(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        code: &ErrorCode,
+        why: &str,
+    ) -> usize {
+        let pending = std::mem::take(&mut self.pending_inputs);
+        let count = pending.len();
+        for parked in pending {
+            if let PendingSource::Command(request) = parked.source {
+                step.refuse_request(request.reply, CommandRefusal::new(code.clone(), why));
+            }
+        }
+        count
+    }
+}
+
+impl Environment {
+    pub(crate) fn hook_points(&self) -> crate::HookPoints {
+        self.boot.as_ref().map(|boot| boot.hook_points).unwrap_or_default()
+    }
+}
+
+impl PodEngine {
     pub(crate) fn apply_hook_reply(
         &mut self,
         step: &mut StepBuilder<'_>,
@@ -123,7 +168,7 @@ impl PodEngine {
         number: u64,
         verdict: HookVerdict,
     ) {
-        if self.is_client_call(id) {
+        if self.work.calls.is_client_call(id) {
             return self.apply_client_hook_verdict(step, id, number, verdict);
         }
         let asked = |work: &CallProgress| matches!(work, CallProgress::AskingHooks(hooked) if hooked.number == number);
@@ -135,60 +180,8 @@ impl PodEngine {
             return;
         };
         step.append_hook_context(&verdict);
-        let decision = self.apply_hook_verdict(step, &call, *hooked, verdict);
+        let decision = self.process.environment.apply_hook_verdict(step, &call, *hooked, verdict);
         self.apply_gate_decision(step, &call, decision);
-    }
-
-    /// Holds a person's input until hooks have checked it. Returns the input if there are no such hooks.
-    pub(crate) fn hold_for_hooks(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        request: CommandRequest,
-    ) -> Option<CommandRequest> {
-        let PodCommand::Run { input, .. } = &request.command else { return Some(request) };
-        if !self.hook_points().user_prompt || request.from.actor != ActorKind::Person || input.is_empty() {
-            return Some(request);
-        }
-        if self.process.hooks.pending_inputs.len() >= MAX_PENDING_INPUTS {
-            let message = format!("{MAX_PENDING_INPUTS} inputs already wait for hooks; send the input again");
-            step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
-            return None;
-        }
-        let (input, from) = (input.clone(), request.from.clone());
-        self.ask_hooks_about_input(step, PendingSource::Command(Box::new(request)), input, from);
-        None
-    }
-
-    fn ask_hooks_about_input(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        source: PendingSource,
-        input: Vec<InputSegment>,
-        from: Actor,
-    ) {
-        let number = self.next_hook_number();
-        self.process.hooks.pending_inputs.push(PendingInput { number, source });
-        let question = Box::new(HookRequest::UserPrompt { input, from });
-        step.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
-    }
-
-    /// Asks hooks about an input that was queued while no pod ran. Returns whether the input must wait.
-    pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder<'_>, queued: &Queued) -> bool {
-        let asks = self.hook_points().user_prompt && queued.from.actor == ActorKind::Person;
-        if !asks || self.process.hooks.hooked_inputs.contains_key(&queued.id) {
-            return false;
-        }
-        let pending = self
-            .process
-            .hooks
-            .pending_inputs
-            .iter()
-            .any(|parked| parked.source == PendingSource::Queued(queued.id));
-        if !pending {
-            let (input, from) = (queued.segments.clone(), queued.from.clone());
-            self.ask_hooks_about_input(step, PendingSource::Queued(queued.id), input, from);
-        }
-        true
     }
 
     fn apply_prompt_hook_verdict(&mut self, step: &mut StepBuilder<'_>, number: u64, verdict: HookVerdict) {
@@ -229,35 +222,10 @@ impl PodEngine {
         }
     }
 
-    /// Returns the queued input with the text that a hook has substituted.
-    pub(crate) fn take_hooked_segments(&mut self, queued: &Queued) -> Vec<InputSegment> {
-        match self.process.hooks.hooked_inputs.remove(&queued.id).flatten() {
-            Some(text) => replace_input_text(&queued.segments, &text),
-            None => queued.segments.clone(),
-        }
-    }
-
-    /// Refuses all inputs that wait for hooks. Returns their number.
-    pub(crate) fn refuse_pending_inputs(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        code: &ErrorCode,
-        why: &str,
-    ) -> usize {
-        let pending = std::mem::take(&mut self.process.hooks.pending_inputs);
-        let count = pending.len();
-        for parked in pending {
-            if let PendingSource::Command(request) = parked.source {
-                step.refuse_request(request.reply, CommandRefusal::new(code.clone(), why));
-            }
-        }
-        count
-    }
-
     /// Asks hooks whether the run may end. Returns whether it must wait for them.
     pub(crate) fn ask_hooks_before_end(&mut self, step: &mut StepBuilder<'_>) -> bool {
         let Some(run) = step.state.facts.run.as_ref().map(|run| run.id) else { return false };
-        if !self.hook_points().before_stop {
+        if !self.process.environment.hook_points().before_stop {
             return false;
         }
         let continues = self
@@ -280,17 +248,8 @@ impl PodEngine {
         true
     }
 
-    /// Returns whether hooks are being asked about the end of the open run.
-    pub(crate) fn is_waiting_for_end_hooks(&self, state: &State) -> bool {
-        let run = state.facts.run.as_ref().map(|run| run.id);
-        self.work
-            .run
-            .pending_end
-            .is_some_and(|pending_end| pending_end.is_waiting && Some(pending_end.run) == run)
-    }
-
     fn apply_end_hook_verdict(&mut self, step: &mut StepBuilder<'_>, run: RunId, verdict: HookVerdict) {
-        if !self.is_waiting_for_end_hooks(step.state)
+        if !self.work.run.is_waiting_for_end_hooks(step.state)
             || self.work.run.pending_end.is_none_or(|ending| ending.run != run)
         {
             return;
@@ -315,6 +274,54 @@ impl PodEngine {
             return self.send_next_request(step, None);
         }
         self.end_run(step, RunResult::Finished, None);
+    }
+}
+
+impl ProcessState {
+    /// Holds a person's input until hooks have checked it. Returns the input if there are no such hooks.
+    pub(crate) fn hold_for_hooks(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        request: CommandRequest,
+    ) -> Option<CommandRequest> {
+        let PodCommand::Run { input, .. } = &request.command else { return Some(request) };
+        if !self.environment.hook_points().user_prompt
+            || request.from.actor != ActorKind::Person
+            || input.is_empty()
+        {
+            return Some(request);
+        }
+        if self.hooks.pending_inputs.len() >= MAX_PENDING_INPUTS {
+            let message = format!("{MAX_PENDING_INPUTS} inputs already wait for hooks; send the input again");
+            step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
+            return None;
+        }
+        let (input, from) = (input.clone(), request.from.clone());
+        self.hooks.ask_hooks_about_input(step, PendingSource::Command(Box::new(request)), input, from);
+        None
+    }
+
+    /// Asks hooks about an input that was queued while no pod ran. Returns whether the input must wait.
+    pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder<'_>, queued: &Queued) -> bool {
+        let asks = self.environment.hook_points().user_prompt && queued.from.actor == ActorKind::Person;
+        if !asks || self.hooks.hooked_inputs.contains_key(&queued.id) {
+            return false;
+        }
+        let pending =
+            self.hooks.pending_inputs.iter().any(|parked| parked.source == PendingSource::Queued(queued.id));
+        if !pending {
+            let (input, from) = (queued.segments.clone(), queued.from.clone());
+            self.hooks.ask_hooks_about_input(step, PendingSource::Queued(queued.id), input, from);
+        }
+        true
+    }
+}
+
+impl RunProgress {
+    /// Returns whether hooks are being asked about the end of the open run.
+    pub(crate) fn is_waiting_for_end_hooks(&self, state: &State) -> bool {
+        let run = state.facts.run.as_ref().map(|run| run.id);
+        self.pending_end.is_some_and(|pending_end| pending_end.is_waiting && Some(pending_end.run) == run)
     }
 }
 

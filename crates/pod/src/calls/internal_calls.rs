@@ -12,6 +12,7 @@ use minke_record::{
 
 use crate::calls::{CallResult, ReadyCall};
 use crate::engine::PodEngine;
+use crate::environment::Environment;
 use crate::input::{CallOutput, PreparedCall};
 use crate::state::State;
 use crate::step_builder::StepBuilder;
@@ -109,7 +110,7 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl Environment {
     /// Judges a prepared call. A question to a person is always asked unless the posture denies it.
     pub(crate) fn judge_prepared(&self, state: &State, prepared: &PreparedCall) -> PolicyVerdict {
         match &prepared.internal_call {
@@ -126,7 +127,9 @@ impl PodEngine {
             _ => self.judge_action(state, &prepared.action),
         }
     }
+}
 
+impl PodEngine {
     /// Executes and settles an internal call.
     pub(crate) fn run_internal_call(
         &mut self,
@@ -158,7 +161,7 @@ impl PodEngine {
             InternalCall::AskUser { .. } => answer_result(call),
             InternalCall::Pods(pods) => return self.start_pods_call(step, call, *pods),
         };
-        self.settle_call_by(step, &call.call_id, result, call.by.clone());
+        self.work.calls.settle_call_by(step, &call.call_id, result, call.by.clone());
     }
 }
 

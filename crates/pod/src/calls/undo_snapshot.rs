@@ -8,6 +8,7 @@
 use minke_record::{AlertLevel, AlertSource, Large, RunId, Snapshot, SnapshotFile, SnapshotWhen};
 
 use crate::engine::PodEngine;
+use crate::exit::ExitState;
 use crate::step::Effect;
 use crate::step_builder::StepBuilder;
 
@@ -20,26 +21,30 @@ pub(crate) struct CaptureState {
     pub(crate) capture_failed: bool,
 }
 
-impl PodEngine {
+impl CaptureState {
     /// Returns whether a command must wait for the capture, and requests the capture if necessary.
     pub(crate) fn start_capture_if_needed(&mut self, step: &mut StepBuilder<'_>) -> bool {
         let Some(run) = step.state.facts.run.as_ref().filter(|run| !run.captured) else { return false };
-        if self.work.capture.capture_failed {
+        if self.capture_failed {
             return false;
         }
-        if self.work.capture.capturing_before != Some(run.id) {
-            self.work.capture.capturing_before = Some(run.id);
+        if self.capturing_before != Some(run.id) {
+            self.capturing_before = Some(run.id);
             step.add_effect(Effect::Capture { run: run.id, when: SnapshotWhen::Before });
         }
         true
     }
+}
 
+impl ExitState {
     /// Requests a capture after the run, so that its changes can be compared.
     pub(crate) fn capture_after_run(&mut self, step: &mut StepBuilder<'_>, run: RunId) {
-        self.process.exit.capturing_after = Some(run);
+        self.capturing_after = Some(run);
         step.add_effect(Effect::Capture { run, when: SnapshotWhen::After });
     }
+}
 
+impl PodEngine {
     pub(crate) fn apply_capture(
         &mut self,
         step: &mut StepBuilder<'_>,
@@ -76,7 +81,7 @@ impl PodEngine {
         if before {
             self.dispatch_ready_calls(step);
         } else if self.process.exit.stop_after_capture && self.process.exit.capturing_after.is_none() {
-            self.flush_and_exit(step);
+            self.process.exit.flush_and_exit(step);
         }
     }
 }

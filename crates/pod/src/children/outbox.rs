@@ -13,6 +13,8 @@ use minke_record::{
 use crate::PodTimer;
 use crate::children::messages::ChildCommand;
 use crate::engine::PodEngine;
+use crate::environment::Environment;
+use crate::exit::ExitState;
 use crate::state::State;
 use crate::step::{Effect, LiveEventKind};
 use crate::step_builder::StepBuilder;
@@ -83,18 +85,19 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl Environment {
     /// Reports an open ask. Ancestors can answer it at this pod's socket.
     pub(crate) fn report_open_ask(&mut self, step: &mut StepBuilder<'_>, ask: &OpenAsk) {
         if step.state.parent_session().is_none() {
             return;
         }
         let ask = serde_json::to_value(ask).expect("an ask is plain data");
-        let socket =
-            self.process.environment.boot.as_ref().map(|boot| boot.socket.clone()).unwrap_or_default();
+        let socket = self.boot.as_ref().map(|boot| boot.socket.clone()).unwrap_or_default();
         step.append_report(PodEvent::Asked { pod_name: step.state.own_name(), ask, socket, wake: None });
     }
+}
 
+impl PodEngine {
     /// Sends the oldest report if none is in flight.
     pub(crate) fn send_next_report(&mut self, step: &mut StepBuilder<'_>) {
         if self.work.report_in_flight.is_some() || self.process.environment.boot.is_none() {
@@ -117,19 +120,21 @@ impl PodEngine {
         }
         if self.process.exit.outbox_flushing && step.state.facts.outbox.is_empty() {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::OutboxFlush });
-            self.exit_process(step);
+            self.process.exit.exit_process(step);
         }
     }
+}
 
+impl ExitState {
     /// Sends a final report and exits when the outbox is empty or after a timeout.
     pub(crate) fn flush_and_exit(&mut self, step: &mut StepBuilder<'_>) {
-        self.process.exit.stop_after_capture = false;
-        let can_report = self.process.exit.storage_error.is_none() && step.state.parent_session().is_some();
-        if !can_report || self.process.exit.outbox_flushing {
+        self.stop_after_capture = false;
+        let can_report = self.storage_error.is_none() && step.state.parent_session().is_some();
+        if !can_report || self.outbox_flushing {
             return self.exit_process(step);
         }
-        self.process.exit.outbox_flushing = true;
-        let outcome = if self.process.exit.exits_idle { ChildOutcome::Slept } else { ChildOutcome::Stopped };
+        self.outbox_flushing = true;
+        let outcome = if self.exits_idle { ChildOutcome::Slept } else { ChildOutcome::Stopped };
         let (pod_name, result) = (step.state.own_name(), None);
         step.append_report(PodEvent::ShutDown {
             pod_name,
@@ -142,13 +147,13 @@ impl PodEngine {
 
     /// Exits after the timeout; unsent reports stay in the log.
     pub(crate) fn end_flush(&mut self, step: &mut StepBuilder<'_>) {
-        if self.process.exit.outbox_flushing {
+        if self.outbox_flushing {
             self.exit_process(step);
         }
     }
 
-    fn exit_process(&mut self, step: &mut StepBuilder<'_>) {
-        self.process.exit.outbox_flushing = false;
+    pub(crate) fn exit_process(&mut self, step: &mut StepBuilder<'_>) {
+        self.outbox_flushing = false;
         step.publish_live(LiveEventKind::Shutdown);
         step.add_effect(Effect::Exit);
     }

@@ -53,40 +53,6 @@ impl PodEngine {
         Ok(())
     }
 
-    /// Returns whether the write scope is released.
-    pub(crate) fn has_yielded_scope(&self) -> bool {
-        self.process.scope_yield.is_released
-    }
-
-    /// Holds a command that needs the scope until it is acquired. Returns the command if it need not wait.
-    pub(crate) fn hold_for_scope(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        request: CommandRequest,
-    ) -> Option<CommandRequest> {
-        let needs = matches!(
-            request.command,
-            PodCommand::Run { .. }
-                | PodCommand::Resume { .. }
-                | PodCommand::Answer { .. }
-                | PodCommand::Undo { .. }
-                | PodCommand::CallTool { .. }
-                | PodCommand::Notify { auto_run: true, .. }
-                | PodCommand::PodEvent { .. }
-        );
-        if !self.process.scope_yield.is_released || !needs {
-            return Some(request);
-        }
-        if self.process.scope_yield.waiting_commands.len() >= MAX_WAITING_COMMANDS {
-            let message = format!("{MAX_WAITING_COMMANDS} commands already wait for this pod's scope");
-            step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
-            return None;
-        }
-        self.process.scope_yield.waiting_commands.push(request);
-        step.add_effect(Effect::Child(ChildCommand::AcquireScope));
-        None
-    }
-
     /// Handles a released or acquired scope, or the failure.
     pub(crate) fn apply_scope_change(
         &mut self,
@@ -114,5 +80,41 @@ impl PodEngine {
         for request in waiting {
             self.handle_command(step, request);
         }
+    }
+}
+
+impl ScopeYield {
+    /// Returns whether the write scope is released.
+    pub(crate) fn has_yielded_scope(&self) -> bool {
+        self.is_released
+    }
+
+    /// Holds a command that needs the scope until it is acquired. Returns the command if it need not wait.
+    pub(crate) fn hold_for_scope(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        request: CommandRequest,
+    ) -> Option<CommandRequest> {
+        let needs = matches!(
+            request.command,
+            PodCommand::Run { .. }
+                | PodCommand::Resume { .. }
+                | PodCommand::Answer { .. }
+                | PodCommand::Undo { .. }
+                | PodCommand::CallTool { .. }
+                | PodCommand::Notify { auto_run: true, .. }
+                | PodCommand::PodEvent { .. }
+        );
+        if !self.is_released || !needs {
+            return Some(request);
+        }
+        if self.waiting_commands.len() >= MAX_WAITING_COMMANDS {
+            let message = format!("{MAX_WAITING_COMMANDS} commands already wait for this pod's scope");
+            step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
+            return None;
+        }
+        self.waiting_commands.push(request);
+        step.add_effect(Effect::Child(ChildCommand::AcquireScope));
+        None
     }
 }

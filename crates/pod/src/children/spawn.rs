@@ -16,7 +16,9 @@ use crate::ReplyId;
 use crate::calls::digest::call_digest;
 use crate::children::invalid_call;
 use crate::children::messages::{ChildCommand, OutgoingMessage, SpawnRequest};
+use crate::children::table::ChildStarts;
 use crate::engine::PodEngine;
+use crate::environment::Environment;
 use crate::input::StoppedPod;
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
@@ -82,7 +84,7 @@ impl State {
     }
 }
 
-impl PodEngine {
+impl Environment {
     /// Returns the plan for a child, or the first error.
     pub(crate) fn plan_child(&self, state: &State, spawn: &SpawnPod) -> Result<ChildPlan, String> {
         let name = &spawn.name;
@@ -126,10 +128,22 @@ impl PodEngine {
         Ok(ChildPlan { scope, cwd, profile, manifest: manifest.to_value(), budget })
     }
 
+    /// Returns the permissions of a child: at most this pod's posture and rules, and those that bind this
+    /// pod.
+    pub(crate) fn child_permissions(&self, state: &State) -> Value {
+        let mut rules = state.manifest.permissions.rules.clone();
+        if let Some(limits) = &state.parent_limits {
+            rules.rules.extend(limits.rules.rules.iter().cloned());
+        }
+        serde_json::json!({ "posture": self.posture(state), "rules": rules })
+    }
+}
+
+impl PodEngine {
     pub(crate) fn spawn_child(&mut self, step: &mut StepBuilder<'_>, id: &CallId, spawn: SpawnPod) {
-        let plan = match self.plan_child(step.state, &spawn) {
+        let plan = match self.process.environment.plan_child(step.state, &spawn) {
             Ok(plan) => plan,
-            Err(problem) => return self.settle_call(step, id, invalid_call(problem)),
+            Err(problem) => return self.work.calls.settle_call(step, id, invalid_call(problem)),
         };
         let ChildPlan { scope, cwd, profile, manifest, budget } = plan;
         let Some(about) = step.state.facts.about.clone() else { return };
@@ -162,21 +176,11 @@ impl PodEngine {
             instruction: spawn.instruction,
             manifest,
             budget,
-            permissions: self.child_permissions(step.state),
+            permissions: self.process.environment.child_permissions(step.state),
             clone: spawn.clone,
             depth: step.state.tree_depth().saturating_add(1),
         };
         step.add_effect(Effect::Child(ChildCommand::Spawn(Box::new(request))));
-    }
-
-    /// Returns the permissions of a child: at most this pod's posture and rules, and those that bind this
-    /// pod.
-    fn child_permissions(&self, state: &State) -> Value {
-        let mut rules = state.manifest.permissions.rules.clone();
-        if let Some(limits) = &state.parent_limits {
-            rules.rules.extend(limits.rules.rules.iter().cloned());
-        }
-        serde_json::json!({ "posture": self.posture(state), "rules": rules })
     }
 
     /// Restarts an earlier child.
@@ -189,9 +193,9 @@ impl PodEngine {
     ) {
         if let Err(problem) = step.state.check_child_limits(Some(child)) {
             if let Some(id) = &call_id {
-                self.settle_call(step, id, invalid_call(problem.clone()));
+                self.work.calls.settle_call(step, id, invalid_call(problem.clone()));
             }
-            for reply in self.take_restore_waiters(child.session) {
+            for reply in self.process.child_starts.take_restore_waiters(child.session) {
                 step.refuse_request(
                     Some(reply),
                     CommandRefusal::new(minke_record::ErrorCode::TooMany, problem.clone()),
@@ -243,13 +247,13 @@ impl PodEngine {
         self.restart_child(step, &child, None, None);
         Ok(())
     }
+}
 
+impl ChildStarts {
     pub(crate) fn take_restore_waiters(&mut self, session: SessionId) -> Vec<ReplyId> {
         let (these, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.process.child_starts.restore_waiters)
-                .into_iter()
-                .partition(|(child, _)| *child == session);
-        self.process.child_starts.restore_waiters = others;
+            std::mem::take(&mut self.restore_waiters).into_iter().partition(|(child, _)| *child == session);
+        self.restore_waiters = others;
         these.into_iter().map(|(_, reply)| reply).collect()
     }
 }

@@ -11,6 +11,7 @@ use minke_record::{AskId, CallId, Millis, Note, OpenAsk, OpenChild, SessionId, W
 use crate::PodTimer;
 use crate::calls::{CallProgress, CallResult};
 use crate::children::messages::ChildCommand;
+use crate::children::table::ChildTable;
 use crate::children::{child_end_phrase, completed_call};
 use crate::engine::PodEngine;
 use crate::input::CallEnd;
@@ -41,7 +42,7 @@ pub(crate) struct PodWait {
 
 /// Why a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WaitEnd {
+pub(crate) enum WaitEnd {
     Event,
     Ask,
     Message,
@@ -86,11 +87,6 @@ impl PodEngine {
         self.work.children.pod_waits.push(wait);
     }
 
-    /// Marks that a message has arrived; it ends all waits.
-    pub(crate) fn mark_message_received(&mut self) {
-        self.work.children.message_received = true;
-    }
-
     /// After every step: finishes waits that have ended.
     pub(crate) fn finish_pod_waits(&mut self, step: &mut StepBuilder<'_>) {
         let message = std::mem::take(&mut self.work.children.message_received);
@@ -102,51 +98,17 @@ impl PodEngine {
             );
             if !running {
                 // Closed by a pause, a cancel or an end.
-                self.remove_pod_wait(step, &wait);
+                self.work.children.remove_pod_wait(step, &wait);
             } else if wait.reading_text.is_none()
-                && let Some(end) = self.pod_wait_end(step.state, &wait, message, step.now)
+                && let Some(end) = self.work.children.pod_wait_end(step.state, &wait, message, step.now)
             {
                 self.end_pod_wait(step, wait, end);
             }
         }
     }
 
-    fn remove_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: &PodWait) {
-        self.work.children.pod_waits.retain(|other| other.number != wait.number);
-        step.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
-    }
-
-    /// Returns whether this call waits for other pods.
-    pub(crate) fn is_waiting_for_pods(&self, id: &CallId) -> bool {
-        self.work.children.pod_waits.iter().any(|wait| wait.is_for_call(id))
-    }
-
-    fn pod_wait_end(&self, state: &State, wait: &PodWait, message: bool, now: Millis) -> Option<WaitEnd> {
-        let children = state.awaited_children(wait);
-        if children
-            .iter()
-            .any(|child| child.asks.iter().any(|ask| !self.work.children.reported_asks.contains(&ask.id)))
-        {
-            return Some(WaitEnd::Ask);
-        }
-        let is_over = |child: &&OpenChild| child.ended.is_some() || child.reported.is_some();
-        let event = match wait.until {
-            WaitUntil::Any => children.iter().any(is_over),
-            WaitUntil::All => children.iter().all(is_over),
-            // No pod is left that could ask.
-            WaitUntil::Ask => children.iter().all(|child| child.ended.is_some()),
-        };
-        if event {
-            return Some(WaitEnd::Event);
-        }
-        if message {
-            return Some(WaitEnd::Message);
-        }
-        (now >= wait.deadline).then_some(WaitEnd::Timeout)
-    }
-
     fn end_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: PodWait, end: WaitEnd) {
-        self.remove_pod_wait(step, &wait);
+        self.work.children.remove_pod_wait(step, &wait);
         let child = wait.children.first().copied();
         if let (true, WaitEnd::Event, Some(child)) = (wait.wants_text, end, child)
             && let Some(name) = step.state.child(child).map(|child| child.name.clone())
@@ -157,8 +119,8 @@ impl PodEngine {
             let read = ChildCommand::Read { call_id, child, name, since, max_bytes, detail };
             return step.add_effect(Effect::Child(read));
         }
-        let result = self.pod_wait_result(step.state, &wait, end, None);
-        self.settle_call(step, &wait.call_id, result);
+        let result = self.work.children.pod_wait_result(step.state, &wait, end, None);
+        self.work.calls.settle_call(step, &wait.call_id, result);
         self.continue_after_call(step);
     }
 
@@ -179,16 +141,64 @@ impl PodEngine {
             }
             CallEnd::TimedOut { .. } => "(its text could not be read in time)".to_owned(),
         };
-        let result =
-            self.pod_wait_result(step.state, &wait, wait.reading_text.unwrap_or(WaitEnd::Event), Some(text));
-        self.settle_call(step, id, result);
+        let result = self.work.children.pod_wait_result(
+            step.state,
+            &wait,
+            wait.reading_text.unwrap_or(WaitEnd::Event),
+            Some(text),
+        );
+        self.work.calls.settle_call(step, id, result);
         self.continue_after_call(step);
         true
+    }
+}
+
+impl ChildTable {
+    /// Marks that a message has arrived; it ends all waits.
+    pub(crate) fn mark_message_received(&mut self) {
+        self.message_received = true;
+    }
+
+    pub(crate) fn remove_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: &PodWait) {
+        self.pod_waits.retain(|other| other.number != wait.number);
+        step.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
+    }
+
+    /// Returns whether this call waits for other pods.
+    pub(crate) fn is_waiting_for_pods(&self, id: &CallId) -> bool {
+        self.pod_waits.iter().any(|wait| wait.is_for_call(id))
+    }
+
+    pub(crate) fn pod_wait_end(
+        &self,
+        state: &State,
+        wait: &PodWait,
+        message: bool,
+        now: Millis,
+    ) -> Option<WaitEnd> {
+        let children = state.awaited_children(wait);
+        if children.iter().any(|child| child.asks.iter().any(|ask| !self.reported_asks.contains(&ask.id))) {
+            return Some(WaitEnd::Ask);
+        }
+        let is_over = |child: &&OpenChild| child.ended.is_some() || child.reported.is_some();
+        let event = match wait.until {
+            WaitUntil::Any => children.iter().any(is_over),
+            WaitUntil::All => children.iter().all(is_over),
+            // No pod is left that could ask.
+            WaitUntil::Ask => children.iter().all(|child| child.ended.is_some()),
+        };
+        if event {
+            return Some(WaitEnd::Event);
+        }
+        if message {
+            return Some(WaitEnd::Message);
+        }
+        (now >= wait.deadline).then_some(WaitEnd::Timeout)
     }
 
     /// Returns the result of a wait: its end, the state of every pod, and the reports, which are not shown
     /// again.
-    fn pod_wait_result(
+    pub(crate) fn pod_wait_result(
         &mut self,
         state: &State,
         wait: &PodWait,
@@ -212,7 +222,7 @@ impl PodEngine {
             );
         }
         let asked: Vec<AskId> = children.iter().flat_map(|child| &child.asks).map(|ask| ask.id).collect();
-        self.work.children.reported_asks.extend(asked);
+        self.reported_asks.extend(asked);
         let summary = match end {
             WaitEnd::Event => match wait.until {
                 WaitUntil::All => "all have ended their runs",

@@ -60,7 +60,7 @@ impl PodEngine {
         }
         let by = from.clone();
         step.append_entry(Inbox { from, from_seq: None, event: None, message: Some(message.into()), wake });
-        self.mark_message_received();
+        self.work.children.mark_message_received();
         if wake && *disposition == Disposition::LogAndWake {
             self.start_run_for_notes(step, Trigger::Notify, by);
         }
@@ -93,7 +93,7 @@ impl PodEngine {
 
     /// Starts a run for the pending notes, if possible; else they wait for the next run.
     pub(crate) fn start_run_for_notes(&mut self, step: &mut StepBuilder<'_>, trigger: Trigger, by: Actor) {
-        if self.run_refusal(step.state).is_none() && step.state.facts.run.is_none() {
+        if self.process.run_refusal(step.state).is_none() && step.state.facts.run.is_none() {
             self.start_run(step, RunStart { trigger, by, input: None });
         }
     }

@@ -5,6 +5,7 @@
 use minke_prompts::Snippet;
 use minke_record::{AlertLevel, AlertSource, OpenCall, Outcome, RunResult, SystemKind, Text};
 
+use crate::calls::table::CallTable;
 use crate::engine::PodEngine;
 use crate::step_builder::StepBuilder;
 
@@ -21,23 +22,24 @@ pub(crate) struct RepeatedFailure {
     times: u32,
 }
 
-impl PodEngine {
+impl CallTable {
     /// Counts the failure of a model call.
     pub(crate) fn count_call_failure(&mut self, call: &OpenCall, outcome: &Outcome) {
         if call.by.is_some() {
             return;
         }
         if !matches!(outcome, Outcome::Failed | Outcome::Invalid | Outcome::Refused | Outcome::TimedOut) {
-            self.work.calls.repeated_failure = None;
+            self.repeated_failure = None;
             return;
         }
         let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
-        let before =
-            self.work.calls.repeated_failure.take().filter(|f| f.tool == tool && f.arguments == arguments);
+        let before = self.repeated_failure.take().filter(|f| f.tool == tool && f.arguments == arguments);
         let times = before.map_or(1, |failing| failing.times.saturating_add(1));
-        self.work.calls.repeated_failure = Some(RepeatedFailure { tool, arguments, times });
+        self.repeated_failure = Some(RepeatedFailure { tool, arguments, times });
     }
+}
 
+impl PodEngine {
     /// Before a request: warns about a loop or ends the run. Returns whether the run continues.
     pub(crate) fn pass_loop_guard(&mut self, step: &mut StepBuilder<'_>) -> bool {
         let Some(RepeatedFailure { tool, times, .. }) = self.work.calls.repeated_failure.clone() else {

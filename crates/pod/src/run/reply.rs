@@ -216,10 +216,79 @@ impl PodEngine {
         self.handle_model_failure(step, call, failure);
     }
 
+    pub(crate) fn handle_model_failure(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        call: u64,
+        failure: ModelError,
+    ) {
+        if self.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+            return;
+        }
+        if self.work.reply.schedule_request_retry(step, &failure) {
+            return;
+        }
+        let Some(run) = &step.state.facts.run else { return };
+        let attempt = run.continued.saturating_add(1);
+        let finished = self.work.reply.finish_draft(step);
+        let (call, had_blocks) = (finished.call, finished.had_blocks);
+        let retryable = failure.kind.is_retryable();
+        let outcome = if had_blocks || failure.kind == ModelErrorKind::Interrupted {
+            LlmOutcome::Broken
+        } else {
+            LlmOutcome::Failed
+        };
+        self.work.reply.append_request_end(step, finished, outcome);
+        if step.state.has_model_calls() {
+            // Complete calls arrived before the break: they run, and the next request shows their results.
+            self.work.reply.stop_reason = "broken".to_owned();
+            return self.continue_run(step);
+        }
+        // A break inside thinking or the only call leaves no entry; the request is repeated all the same.
+        if retryable && had_blocks && attempt <= MAX_CONTINUATIONS {
+            let message = format!(
+                "the reply broke off and is continued ({attempt} of {MAX_CONTINUATIONS}): {}",
+                failure.message
+            );
+            step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+            return self.send_next_request(step, Some(Continues { call, attempt, reason: failure.message }));
+        }
+        let refused = failure.kind == ModelErrorKind::Refused;
+        if failure.kind != ModelErrorKind::ContextTooLong
+            && !refused
+            && self.try_fallback_model(step, call, &failure)
+        {
+            return;
+        }
+        let ModelError { message, retry_after_ms, .. } = failure;
+        let code = if refused { ErrorCode::Refused } else { ErrorCode::ProviderError };
+        self.fail_run_with(step, RunErrored { code, message, retryable, retry_after_ms });
+    }
+
+    /// Continues the run with the next model of `model.fallback`. Returns whether there is one.
+    fn try_fallback_model(&mut self, step: &mut StepBuilder<'_>, call: u64, failure: &ModelError) -> bool {
+        let failed = self.process.environment.current_route().map(model_name).unwrap_or_default();
+        let next = self
+            .process
+            .environment
+            .boot
+            .as_ref()
+            .and_then(|boot| boot.fallbacks.get(self.process.environment.failed_models));
+        let Some(next) = next.map(model_name) else { return false };
+        self.process.environment.failed_models += 1;
+        let message = format!("{failed} is unavailable; the run continues with {next}: {}", failure.message);
+        step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+        let reason = format!("{failed} failed: {}", failure.message);
+        self.send_next_request(step, Some(Continues { call, attempt: 0, reason }));
+        true
+    }
+}
+
+impl ReplyState {
     /// Finishes the draft: partial text becomes an entry, partial thinking and incomplete calls are dropped.
     /// Returns the remaining facts about the reply.
     pub(crate) fn finish_draft(&mut self, step: &mut StepBuilder<'_>) -> FinishedReply {
-        let Some(reply) = self.work.reply.reply_draft.take() else { return FinishedReply::default() };
+        let Some(reply) = self.reply_draft.take() else { return FinishedReply::default() };
         let had_blocks = !reply.is_untouched();
         let (mut has_entries, mut has_text, mut refusal) = (reply.has_entries, reply.has_text, reply.refusal);
         for block in reply.blocks.into_values() {
@@ -268,8 +337,8 @@ impl PodEngine {
         let stream_blob = finished.as_ref().map(|blob| blob.name.blob.clone());
         let stream_bytes = finished.as_ref().map(|blob| blob.name.bytes);
         step.append_entry(LlmEnd { call, outcome, attempts, stream_blob, stream_bytes });
-        if !fits && !self.work.reply.warned_recordings_full {
-            self.work.reply.warned_recordings_full = true;
+        if !fits && !self.warned_recordings_full {
+            self.warned_recordings_full = true;
             let message = format!(
                 "the recordings of this session have reached {} bytes (session.record_max_bytes); no more are kept",
                 step.state.manifest.session.record_max_bytes
@@ -280,9 +349,9 @@ impl PodEngine {
 
     /// Cancels the reply. Returns whether it has an entry.
     pub(crate) fn cancel_reply(&mut self, step: &mut StepBuilder<'_>) -> bool {
-        let Some(call) = self.work.reply.reply_draft.as_ref().map(|reply| reply.call) else { return false };
+        let Some(call) = self.reply_draft.as_ref().map(|reply| reply.call) else { return false };
         step.add_effect(Effect::StopModel { call });
-        if self.work.reply.reply_draft.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
+        if self.reply_draft.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::Retry(call) });
         }
         let finished = self.finish_draft(step);
@@ -292,8 +361,12 @@ impl PodEngine {
     }
 
     /// Schedules a retry if the request failed before any output. Returns whether it did.
-    fn schedule_request_retry(&mut self, step: &mut StepBuilder<'_>, failure: &ModelError) -> bool {
-        let Some(reply) = self.work.reply.reply_draft.as_mut().filter(|reply| reply.is_untouched()) else {
+    pub(crate) fn schedule_request_retry(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        failure: &ModelError,
+    ) -> bool {
+        let Some(reply) = self.reply_draft.as_mut().filter(|reply| reply.is_untouched()) else {
             return false;
         };
         let RetryDecision::Wait { ms } =
@@ -330,7 +403,7 @@ impl PodEngine {
     /// Makes the next attempt.
     pub(crate) fn retry_request(&mut self, step: &mut StepBuilder<'_>, call: u64) {
         let waiting = |reply: &&mut ReplyDraft| reply.call == call && reply.retry_at.is_some();
-        if let Some(reply) = self.work.reply.reply_draft.as_mut().filter(waiting) {
+        if let Some(reply) = self.reply_draft.as_mut().filter(waiting) {
             reply.retry_at = None;
             step.add_effect(Effect::AskModel { call, prompt: reply.prompt.clone() });
             if step.state.facts.run.as_ref().is_some_and(|run| run.waits_until.is_some()) {
@@ -345,73 +418,6 @@ impl PodEngine {
                 });
             }
         }
-    }
-
-    pub(crate) fn handle_model_failure(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        call: u64,
-        failure: ModelError,
-    ) {
-        if self.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
-            return;
-        }
-        if self.schedule_request_retry(step, &failure) {
-            return;
-        }
-        let Some(run) = &step.state.facts.run else { return };
-        let attempt = run.continued.saturating_add(1);
-        let finished = self.finish_draft(step);
-        let (call, had_blocks) = (finished.call, finished.had_blocks);
-        let retryable = failure.kind.is_retryable();
-        let outcome = if had_blocks || failure.kind == ModelErrorKind::Interrupted {
-            LlmOutcome::Broken
-        } else {
-            LlmOutcome::Failed
-        };
-        self.append_request_end(step, finished, outcome);
-        if step.state.has_model_calls() {
-            // Complete calls arrived before the break: they run, and the next request shows their results.
-            self.work.reply.stop_reason = "broken".to_owned();
-            return self.continue_run(step);
-        }
-        // A break inside thinking or the only call leaves no entry; the request is repeated all the same.
-        if retryable && had_blocks && attempt <= MAX_CONTINUATIONS {
-            let message = format!(
-                "the reply broke off and is continued ({attempt} of {MAX_CONTINUATIONS}): {}",
-                failure.message
-            );
-            step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
-            return self.send_next_request(step, Some(Continues { call, attempt, reason: failure.message }));
-        }
-        let refused = failure.kind == ModelErrorKind::Refused;
-        if failure.kind != ModelErrorKind::ContextTooLong
-            && !refused
-            && self.try_fallback_model(step, call, &failure)
-        {
-            return;
-        }
-        let ModelError { message, retry_after_ms, .. } = failure;
-        let code = if refused { ErrorCode::Refused } else { ErrorCode::ProviderError };
-        self.fail_run_with(step, RunErrored { code, message, retryable, retry_after_ms });
-    }
-
-    /// Continues the run with the next model of `model.fallback`. Returns whether there is one.
-    fn try_fallback_model(&mut self, step: &mut StepBuilder<'_>, call: u64, failure: &ModelError) -> bool {
-        let failed = self.current_route().map(model_name).unwrap_or_default();
-        let next = self
-            .process
-            .environment
-            .boot
-            .as_ref()
-            .and_then(|boot| boot.fallbacks.get(self.process.environment.failed_models));
-        let Some(next) = next.map(model_name) else { return false };
-        self.process.environment.failed_models += 1;
-        let message = format!("{failed} is unavailable; the run continues with {next}: {}", failure.message);
-        step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
-        let reason = format!("{failed} failed: {}", failure.message);
-        self.send_next_request(step, Some(Continues { call, attempt: 0, reason }));
-        true
     }
 }
 

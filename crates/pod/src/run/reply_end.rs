@@ -27,10 +27,10 @@ impl StepBuilder<'_> {
 
 impl PodEngine {
     pub(crate) fn finish_reply(&mut self, step: &mut StepBuilder<'_>, stop: &StopReason) {
-        let mut finished = self.finish_draft(step);
+        let mut finished = self.work.reply.finish_draft(step);
         let (has_entries, has_text) = (finished.has_entries, finished.has_text);
         let refusal = RefusedReply::from_stop(stop, &mut finished, step.state.has_model_calls());
-        self.append_request_end(step, finished, LlmOutcome::Done);
+        self.work.reply.append_request_end(step, finished, LlmOutcome::Done);
         self.work.reply.stop_reason = stop.as_str().to_owned();
         if let Some(refusal) = refusal {
             return self.end_refused_reply(step, refusal);
@@ -40,13 +40,13 @@ impl PodEngine {
                 step.append_warning(OUTPUT_LIMIT_MESSAGE);
                 if !has_text && !step.state.has_model_calls() {
                     let reason = format!("{OUTPUT_LIMIT_MESSAGE} before it had any text");
-                    self.end_turn(step, TurnResult::Finished);
+                    self.work.reply.end_turn(step, TurnResult::Finished);
                     return self.end_run(step, RunResult::LimitReached, Some(reason));
                 }
             }
             StopReason::Other(word) if !has_entries => {
                 let message = format!("the provider ended the reply with `{word}` and without any content");
-                self.end_turn(step, TurnResult::Error);
+                self.work.reply.end_turn(step, TurnResult::Error);
                 return self.fail_run(step, ErrorCode::ProviderError, message, true);
             }
             _ if !has_entries => step.append_warning("the model gave an empty reply"),
@@ -57,10 +57,10 @@ impl PodEngine {
 
     /// Fails the run after a refused or filtered reply, because the same request would be refused again.
     fn end_refused_reply(&mut self, step: &mut StepBuilder<'_>, refusal: RefusedReply) {
-        self.close_model_calls(step, "the reply that made this call was refused");
+        self.work.calls.close_model_calls(step, "the reply that made this call was refused");
         let RefusedReply { stop, message } = refusal;
         self.work.reply.stop_reason = stop.as_str().to_owned();
-        self.end_turn(step, TurnResult::Error);
+        self.work.reply.end_turn(step, TurnResult::Error);
         let end = RunErrored { code: ErrorCode::Refused, message, retryable: false, retry_after_ms: None };
         self.fail_run_with(step, end);
     }

@@ -7,6 +7,7 @@ use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, T
 use crate::PodTimer;
 use crate::calls::CallResult;
 use crate::engine::PodEngine;
+use crate::engine::RunningWork;
 use crate::exit::StopMode;
 use crate::run::PauseRequest;
 use crate::state::State;
@@ -37,8 +38,8 @@ impl PodEngine {
         if *disposition == Disposition::NoChange || self.work.run.pause.is_some() {
             return ReplyBody::Ok;
         }
-        self.cancel_reply(step);
-        let wait = self.stop_pure_calls(step);
+        self.work.reply.cancel_reply(step);
+        let wait = self.work.calls.stop_pure_calls(step);
         self.work.run.pause = Some(PauseRequest { reason: detail });
         if wait {
             step.add_effect(Effect::SetTimer { timer: PodTimer::PauseGrace, at: step.now + PAUSE_GRACE_MS });
@@ -50,7 +51,7 @@ impl PodEngine {
 
     /// Finishes the pause if no call is running.
     pub(crate) fn pause_if_quiet(&mut self, step: &mut StepBuilder<'_>) {
-        if self.running_model_calls(step.state).is_empty() {
+        if self.work.calls.running_model_calls(step.state).is_empty() {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
             self.finish_pause(step);
         }
@@ -60,10 +61,10 @@ impl PodEngine {
         if self.work.run.pause.is_none() {
             return;
         }
-        for call_id in self.running_model_calls(step.state) {
+        for call_id in self.work.calls.running_model_calls(step.state) {
             step.add_effect(Effect::StopCall { call_id: call_id.clone() });
             let message = "stopped by a pause; it may have taken effect";
-            self.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, message));
+            self.work.calls.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, message));
         }
         self.finish_pause(step);
     }
@@ -71,7 +72,7 @@ impl PodEngine {
     fn finish_pause(&mut self, step: &mut StepBuilder<'_>) {
         let reason = self.work.run.pause.take().and_then(|pausing| pausing.reason);
         self.work.reply.stop_reason = "paused".to_owned();
-        self.end_turn(step, TurnResult::Paused);
+        self.work.reply.end_turn(step, TurnResult::Paused);
         self.end_run(step, RunResult::Paused, reason);
     }
 
@@ -86,7 +87,7 @@ impl PodEngine {
         match disposition {
             Disposition::Cancel => self.cancel_run(step, &why),
             Disposition::Abandon => {
-                self.abandon_run(step, &why, &by);
+                self.work.abandon_run(step, &why, &by);
                 self.publish_status(step);
             }
             _ => {}
@@ -94,26 +95,19 @@ impl PodEngine {
         ReplyBody::Ok
     }
 
-    /// Abandons a paused or interrupted run: closes its calls and asks.
-    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder<'_>, why: &str, by: &Actor) {
-        self.close_model_calls(step, why);
-        step.append_state_change(StateWord::Abandoned, why.to_owned(), by);
-        self.cancel_scheduled_resume(step);
-    }
-
     /// Cancels the open run. If the model has not replied yet, the input leaves the context (rollback).
     pub(crate) fn cancel_run(&mut self, step: &mut StepBuilder<'_>, why: &str) {
         if self.work.run.pause.take().is_some() {
             step.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
         }
-        let has_entries = self.cancel_reply(step);
+        let has_entries = self.work.reply.cancel_reply(step);
         let calls = step.state.has_model_calls();
-        self.close_model_calls(step, why);
+        self.work.calls.close_model_calls(step, why);
         let Some(run) = &step.state.facts.run else { return };
         let resumed = run.trigger == Trigger::Resume;
         let rolled_back = !has_entries && !calls && !run.produced && !resumed && run.input_at.is_some();
         self.work.reply.stop_reason = "cancelled".to_owned();
-        self.end_turn(step, TurnResult::Cancelled);
+        self.work.reply.end_turn(step, TurnResult::Cancelled);
         let result = if rolled_back { RunResult::RolledBack } else { RunResult::Cancelled };
         self.end_run(step, result, Some(why.to_owned()));
     }
@@ -130,19 +124,19 @@ impl PodEngine {
     pub(crate) fn stop_interrupted(&mut self, step: &mut StepBuilder<'_>, why: &str) {
         if self.process.exit.stop_mode == Some(StopMode::Now) {
             if self.process.exit.stop_after_capture || self.process.exit.outbox_flushing {
-                self.flush_and_exit(step);
+                self.process.exit.flush_and_exit(step);
             }
             return;
         }
         self.process.exit.stop_mode = Some(StopMode::Now);
         self.process.exit.capturing_after = None;
         self.work.run.pause = None;
-        self.cancel_reply(step);
-        for call_id in self.running_model_calls(step.state) {
+        self.work.reply.cancel_reply(step);
+        for call_id in self.work.calls.running_model_calls(step.state) {
             step.add_effect(Effect::StopCall { call_id });
         }
         self.work.reply.stop_reason = "interrupted".to_owned();
-        self.end_turn(step, TurnResult::Paused);
+        self.work.reply.end_turn(step, TurnResult::Paused);
         self.end_run(step, RunResult::Interrupted, Some(format!("stopped by {why}")));
         self.begin_stop(step);
     }
@@ -150,7 +144,7 @@ impl PodEngine {
     /// Stops after the capture of the last run; undo needs it.
     pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder<'_>) {
         self.process.exit.stop_mode = Some(StopMode::Now);
-        self.refuse_pending_inputs(
+        self.process.hooks.refuse_pending_inputs(
             step,
             &ErrorCode::Conflict,
             "the pod is stopping; send the input again to restart it",
@@ -160,7 +154,7 @@ impl PodEngine {
             self.process.exit.stop_after_capture = true;
             return;
         }
-        self.flush_and_exit(step);
+        self.process.exit.flush_and_exit(step);
     }
 
     /// Handles a failed write after the pod was rebuilt from the log: the open run ends, and no new one
@@ -168,10 +162,10 @@ impl PodEngine {
     pub(crate) fn handle_storage_failure(&mut self, step: &mut StepBuilder<'_>, message: String) {
         self.process.exit.storage_error = Some(message.clone());
         let why = format!("could not write the log: {message}; free disk space and try again");
-        self.refuse_pending_inputs(step, &ErrorCode::StorageFailed, &why);
+        self.process.hooks.refuse_pending_inputs(step, &ErrorCode::StorageFailed, &why);
         self.end_run_for_storage(step, message);
         step.reset_ask_timers();
-        self.watch_starting_children(step);
+        self.work.children.watch_starting_children(step);
     }
 
     /// Closes calls and asks that were lost with the failed write.
@@ -179,9 +173,9 @@ impl PodEngine {
         for ask in step.state.orphan_asks() {
             step.abort_ask(ask, "the log could not be written");
         }
-        self.settle_client_calls(step);
+        self.work.calls.settle_client_calls(step);
         if step.state.facts.run.is_some() {
-            self.close_model_calls(step, "the log could not be written");
+            self.work.calls.close_model_calls(step, "the log could not be written");
             self.fail_run(step, ErrorCode::StorageFailed, message, true);
         }
     }
@@ -193,5 +187,14 @@ impl PodEngine {
         if idle {
             self.end_run_for_storage(step, message);
         }
+    }
+}
+
+impl RunningWork {
+    /// Abandons a paused or interrupted run: closes its calls and asks.
+    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder<'_>, why: &str, by: &Actor) {
+        self.calls.close_model_calls(step, why);
+        step.append_state_change(StateWord::Abandoned, why.to_owned(), by);
+        self.run.cancel_scheduled_resume(step);
     }
 }

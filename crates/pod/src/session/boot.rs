@@ -9,9 +9,11 @@ use minke_record::{
 };
 
 use crate::PodTimer;
+use crate::calls::table::CallTable;
 use crate::calls::{CallProgress, CallResult};
 use crate::engine::PodEngine;
 use crate::input::BootInfo;
+use crate::run::RunProgress;
 use crate::step::Effect;
 use crate::step_builder::StepBuilder;
 
@@ -46,10 +48,10 @@ impl PodEngine {
         for ask in step.state.orphan_asks() {
             step.abort_ask(ask, "the client's call it was about is gone");
         }
-        self.settle_client_calls(step);
+        self.work.calls.settle_client_calls(step);
         let expired = step.deny_expired_asks();
         step.reapply_approved_rules();
-        self.watch_all_children(step);
+        self.work.children.watch_all_children(step);
         // A job whose deadline has passed is not started again.
         self.enforce_deadline(step);
         self.start_pending_work(step, woken || expired);
@@ -61,43 +63,9 @@ impl PodEngine {
         self.work.run.queue_suspended = false;
     }
 
-    /// Settles client calls of an earlier process. They belong to no run, so no call runs again.
-    pub(crate) fn settle_client_calls(&mut self, step: &mut StepBuilder<'_>) {
-        let calls: Vec<OpenCall> =
-            step.state.facts.calls.iter().filter(|call| call.by.is_some()).cloned().collect();
-        for call in calls {
-            let CallStage::Dispatched(dispatched) = &call.stage else {
-                let result = CallResult::error(Outcome::Cancelled, "interrupted before it ran");
-                self.settle_call(step, &call.call_id, result);
-                continue;
-            };
-            match (&dispatched.class, &dispatched.preview) {
-                (Class::Pure, _) => {
-                    let settled = CallResult::error(Outcome::Cancelled, "interrupted; it had no effect");
-                    self.settle_call(step, &call.call_id, settled);
-                }
-                (Class::Verifiable, Some(preview)) => {
-                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
-                    step.add_effect(Effect::CheckFile {
-                        call_id: call.call_id.clone(),
-                        preview: preview.clone(),
-                    });
-                }
-                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
-                    let result = step.state.lost_call_result(&call);
-                    self.settle_call(step, &call.call_id, result);
-                }
-                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
-                    let message = "interrupted; it may or may not have taken effect";
-                    self.settle_call(step, &call.call_id, CallResult::error(Outcome::Lost, message));
-                }
-            }
-        }
-    }
-
     /// Starts work that needs no command: an answered run, a run of a parent or job, queued inputs and notes.
     fn start_pending_work(&mut self, step: &mut StepBuilder<'_>, woken: bool) {
-        if let Some(refusal) = self.run_refusal(step.state) {
+        if let Some(refusal) = self.process.run_refusal(step.state) {
             if woken {
                 step.append_alert(AlertLevel::Error, AlertSource::Pod, refusal.message.clone());
             }
@@ -114,7 +82,7 @@ impl PodEngine {
             }
             // An input that woke the pod does not wait for the timer of the interrupted run.
             if let Some(until) = last.waits_until.filter(|_| interrupted && !(woken && waits)) {
-                return self.schedule_resume(step, until);
+                return self.work.run.schedule_resume(step, until);
             }
             let is_automatic = !step.state.is_job_stopped()
                 && (matches!(last.by.actor, ActorKind::Pod | ActorKind::Job)
@@ -135,21 +103,8 @@ impl PodEngine {
         }
     }
 
-    /// Sets the timer again for a run that was interrupted while it waited for a time.
-    fn schedule_resume(&mut self, step: &mut StepBuilder<'_>, until: Millis) {
-        self.work.run.resume_at = Some(until);
-        step.add_effect(Effect::SetTimer { timer: PodTimer::Resume, at: until.max(step.now) });
-    }
-
-    /// Cancels the wait when another event comes first.
-    pub(crate) fn cancel_scheduled_resume(&mut self, step: &mut StepBuilder<'_>) {
-        if self.work.run.resume_at.take().is_some() {
-            step.add_effect(Effect::ClearTimer { timer: PodTimer::Resume });
-        }
-    }
-
     pub(crate) fn resume_after_wait(&mut self, step: &mut StepBuilder<'_>) {
-        if self.work.run.resume_at.take().is_none() || self.run_refusal(step.state).is_some() {
+        if self.work.run.resume_at.take().is_none() || self.process.run_refusal(step.state).is_some() {
             return;
         }
         if let Some(last) = step.state.resumable_run().filter(|_| step.state.facts.run.is_none()).cloned() {
@@ -172,5 +127,56 @@ impl PodEngine {
             return step.report_abandoned_resume(&message);
         }
         self.resume_run(step, by);
+    }
+}
+
+impl CallTable {
+    /// Settles client calls of an earlier process. They belong to no run, so no call runs again.
+    pub(crate) fn settle_client_calls(&mut self, step: &mut StepBuilder<'_>) {
+        let calls: Vec<OpenCall> =
+            step.state.facts.calls.iter().filter(|call| call.by.is_some()).cloned().collect();
+        for call in calls {
+            let CallStage::Dispatched(dispatched) = &call.stage else {
+                let result = CallResult::error(Outcome::Cancelled, "interrupted before it ran");
+                self.settle_call(step, &call.call_id, result);
+                continue;
+            };
+            match (&dispatched.class, &dispatched.preview) {
+                (Class::Pure, _) => {
+                    let settled = CallResult::error(Outcome::Cancelled, "interrupted; it had no effect");
+                    self.settle_call(step, &call.call_id, settled);
+                }
+                (Class::Verifiable, Some(preview)) => {
+                    self.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
+                    step.add_effect(Effect::CheckFile {
+                        call_id: call.call_id.clone(),
+                        preview: preview.clone(),
+                    });
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
+                    let result = step.state.lost_call_result(&call);
+                    self.settle_call(step, &call.call_id, result);
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
+                    let message = "interrupted; it may or may not have taken effect";
+                    self.settle_call(step, &call.call_id, CallResult::error(Outcome::Lost, message));
+                }
+            }
+        }
+    }
+}
+
+impl RunProgress {
+    /// Sets the timer again for a run that was interrupted while it waited for a time.
+    pub(crate) fn schedule_resume(&mut self, step: &mut StepBuilder<'_>, until: Millis) {
+        self.resume_at = Some(until);
+        step.add_effect(Effect::SetTimer { timer: PodTimer::Resume, at: until.max(step.now) });
+    }
+
+    /// Cancels the wait when another event comes first.
+    pub(crate) fn cancel_scheduled_resume(&mut self, step: &mut StepBuilder<'_>) {
+        if self.resume_at.take().is_some() {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::Resume });
+        }
     }
 }

@@ -9,7 +9,7 @@ use minke_prompts::Snippet;
 use minke_record::{CallId, Instructed, SystemEntry, SystemItem, SystemKind};
 use serde_json::{Value, json};
 
-use crate::engine::PodEngine;
+use crate::calls::table::CallTable;
 use crate::input::NestedInstructions;
 use crate::state::State;
 use crate::step_builder::StepBuilder;
@@ -31,19 +31,14 @@ fn instructions_cause(path: &str, call_id: &CallId) -> Value {
     json!({ PATH_KEY: path, CALL_KEY: call_id.0 })
 }
 
-impl PodEngine {
+impl CallTable {
     /// Adds instruction files that a call has found. The next request shows them, after all results.
     pub(crate) fn add_instructions(&mut self, call_id: &CallId, instructions: Vec<NestedInstructions>) {
-        self.work
-            .calls
-            .pending_instructions
-            .extend(instructions.into_iter().map(|found| (call_id.clone(), found)));
+        self.pending_instructions.extend(instructions.into_iter().map(|found| (call_id.clone(), found)));
     }
 
     pub(crate) fn append_instructions(&mut self, step: &mut StepBuilder<'_>) {
-        for (call_id, NestedInstructions { path, body }) in
-            std::mem::take(&mut self.work.calls.pending_instructions)
-        {
+        for (call_id, NestedInstructions { path, body }) in std::mem::take(&mut self.pending_instructions) {
             let shown = &step.state.facts.instructed;
             if shown.len() >= MAX_FILES || shown.iter().any(|told| told.path == path) {
                 continue;

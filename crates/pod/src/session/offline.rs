@@ -299,7 +299,7 @@ pub fn apply_offline_edit(
             if step.state.resumable_run().is_none() {
                 return Err(CommandRefusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
             }
-            engine.abandon_run(&mut step, &reason, &by);
+            engine.work.abandon_run(&mut step, &reason, &by);
         }
         OfflineEdit::Job { action, detail } => {
             let opened = step.result.entries.len();
@@ -375,7 +375,7 @@ pub fn fork_session(parent: &State, at: StepSeed, request: ForkRequest) -> Resul
         debug_assert!(!matches!(step.state.open_call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
         let result =
             CallResult::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
-        engine.settle_call(&mut step, &call_id, result);
+        engine.work.calls.settle_call(&mut step, &call_id, result);
     }
     step.start_schedule();
     let scheduled = has_schedule(request.mandate.as_ref());
