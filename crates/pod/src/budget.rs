@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use crate::PodTimer;
 use crate::children::state::HeldBudget;
-use crate::engine::PodEngine;
-use crate::engine::ProcessState;
+use crate::engine::{InputHandler, PodEngine, ProcessState};
 use crate::environment::Environment;
 use crate::exit::StopMode;
 use crate::input::ModelCost;
@@ -365,19 +364,24 @@ impl PodEngine {
     pub(crate) fn end_run_for_budget(&mut self, step: &mut StepBuilder<'_>, why: &str) {
         self.end_run(step, RunResult::LimitReached, Some(format!("{BUDGET_SPENT_PREFIX}{why}")));
     }
+}
 
+impl InputHandler<'_, '_> {
     /// Ends the open run when `wall_s` is over.
-    pub(crate) fn end_run_at_wall(&mut self, step: &mut StepBuilder<'_>) {
-        let over = step.state.wall_deadline().is_some_and(|end| step.now >= end);
-        if !over || step.state.facts.run.is_none() || self.process.exit.stop_mode == Some(StopMode::Now) {
+    pub(crate) fn end_run_at_wall(&mut self) {
+        let over = self.step.state.wall_deadline().is_some_and(|end| self.step.now >= end);
+        if !over
+            || self.step.state.facts.run.is_none()
+            || self.engine.process.exit.stop_mode == Some(StopMode::Now)
+        {
             return;
         }
-        self.work.run.pause = None;
-        self.work.reply.cancel_reply(step);
-        self.work.calls.close_model_calls(step, "the time limit of the budget has passed");
-        self.work.reply.stop_reason = "limit".to_owned();
-        self.work.reply.end_turn(step, TurnResult::Cancelled);
-        self.end_run_for_budget(step, "the time limit has passed (budget.wall_s)");
+        self.engine.work.run.pause = None;
+        self.engine.work.reply.cancel_reply(self.step);
+        self.engine.work.calls.close_model_calls(self.step, "the time limit of the budget has passed");
+        self.engine.work.reply.stop_reason = "limit".to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Cancelled);
+        self.engine.end_run_for_budget(self.step, "the time limit has passed (budget.wall_s)");
     }
 }
 

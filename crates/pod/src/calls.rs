@@ -25,8 +25,7 @@ use minke_record::{
 use crate::calls::gate::{GateDecision, HookRewrite, HookedCall};
 use crate::calls::scripts::{is_approved_by_user, needs_recheck};
 use crate::calls::table::CallTable;
-use crate::engine::PodEngine;
-use crate::engine::RunningWork;
+use crate::engine::{InputHandler, PodEngine, RunningWork};
 use crate::input::{CallEnd, CallOutput, FileCheck, PreparedCall};
 use crate::state::State;
 use crate::step::Effect;
@@ -123,83 +122,6 @@ impl PodEngine {
         self.dispatch_ready_calls(step);
     }
 
-    /// Handles the prepared call, or the reason why it is invalid.
-    pub(crate) fn handle_prepared(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        prepared: Result<PreparedCall, String>,
-    ) {
-        if self.work.calls.is_client_call(id) {
-            return self.client_call_prepared(step, id, prepared);
-        }
-        if self.work.calls.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
-            return self.handle_prepared_again(step, id, prepared);
-        }
-        let Some(CallProgress::Preparing(rewrite)) = self.work.calls.call_progress.get(id).cloned() else {
-            return; // dropped by a pause, cancel or stop
-        };
-        let Some(call) = step.state.open_call(id).cloned() else { return };
-        let decision = self.process.evaluate_prepared(step, &call, rewrite, prepared);
-        self.apply_gate_decision(step, &call, decision);
-    }
-
-    /// Continues a pure internal call of an earlier process.
-    fn handle_prepared_again(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        prepared: Result<PreparedCall, String>,
-    ) {
-        let Some(call) = step.state.open_call(id).cloned() else { return };
-        match prepared.map(|prepared| prepared.internal_call) {
-            Ok(Some(own)) => self.run_internal_call(step, &call, own),
-            Ok(None) => self.work.calls.settle_call(step, id, lost_result()),
-            Err(message) => {
-                self.work.calls.settle_call(step, id, CallResult::error(Outcome::Invalid, message))
-            }
-        }
-        if step.state.open_call(id).is_none() {
-            self.continue_after_call(step);
-        }
-    }
-
-    /// Applies the gate's decision to a call of the model.
-    pub(crate) fn apply_gate_decision(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        call: &OpenCall,
-        decision: GateDecision,
-    ) {
-        let id = &call.call_id;
-        match decision {
-            GateDecision::Wait(progress) => {
-                self.work.calls.call_progress.insert(id.clone(), progress);
-            }
-            GateDecision::Run(ready) => {
-                self.work.calls.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
-                self.dispatch_ready_calls(step);
-            }
-            GateDecision::Ask { ready, digest } => {
-                match &ready.prepared.internal_call {
-                    Some(InternalCall::AskUser { question, options }) => {
-                        let subject = step.state.question_subject(call, &ready, digest, question);
-                        self.process.environment.open_ask(step, AskKind::Question, subject, options.clone());
-                    }
-                    _ => {
-                        self.process.environment.ask_for_approval(step, call, &ready, digest);
-                    }
-                }
-                self.work.calls.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
-                self.dispatch_ready_calls(step);
-            }
-            GateDecision::Settle(result) => {
-                self.work.calls.settle_call(step, id, result);
-                self.continue_run(step);
-            }
-        }
-    }
-
     /// Starts calls that may start, and continues the run if one finished immediately.
     pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder<'_>) {
         let mut result = false;
@@ -261,15 +183,91 @@ impl PodEngine {
             None => self.work.calls.start_call(step, call, class, action),
         }
     }
+}
+
+impl InputHandler<'_, '_> {
+    /// Handles the prepared call, or the reason why it is invalid.
+    pub(crate) fn handle_prepared(&mut self, id: &CallId, prepared: Result<PreparedCall, String>) {
+        if self.engine.work.calls.is_client_call(id) {
+            return self.client_call_prepared(id, prepared);
+        }
+        if self.engine.work.calls.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
+            return self.handle_prepared_again(id, prepared);
+        }
+        let Some(CallProgress::Preparing(rewrite)) = self.engine.work.calls.call_progress.get(id).cloned()
+        else {
+            return; // dropped by a pause, cancel or stop
+        };
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        let decision = self.engine.process.evaluate_prepared(self.step, &call, rewrite, prepared);
+        self.apply_gate_decision(&call, decision);
+    }
+
+    /// Continues a pure internal call of an earlier process.
+    pub(crate) fn handle_prepared_again(&mut self, id: &CallId, prepared: Result<PreparedCall, String>) {
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        match prepared.map(|prepared| prepared.internal_call) {
+            Ok(Some(own)) => self.engine.run_internal_call(self.step, &call, own),
+            Ok(None) => self.engine.work.calls.settle_call(self.step, id, lost_result()),
+            Err(message) => self.engine.work.calls.settle_call(
+                self.step,
+                id,
+                CallResult::error(Outcome::Invalid, message),
+            ),
+        }
+        if self.step.state.open_call(id).is_none() {
+            self.continue_after_call();
+        }
+    }
+
+    /// Applies the gate's decision to a call of the model.
+    pub(crate) fn apply_gate_decision(&mut self, call: &OpenCall, decision: GateDecision) {
+        let id = &call.call_id;
+        match decision {
+            GateDecision::Wait(progress) => {
+                self.engine.work.calls.call_progress.insert(id.clone(), progress);
+            }
+            GateDecision::Run(ready) => {
+                self.engine.work.calls.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
+                self.engine.dispatch_ready_calls(self.step);
+            }
+            GateDecision::Ask { ready, digest } => {
+                match &ready.prepared.internal_call {
+                    Some(InternalCall::AskUser { question, options }) => {
+                        let subject = self.step.state.question_subject(call, &ready, digest, question);
+                        self.engine.process.environment.open_ask(
+                            self.step,
+                            AskKind::Question,
+                            subject,
+                            options.clone(),
+                        );
+                    }
+                    _ => {
+                        self.engine.process.environment.ask_for_approval(self.step, call, &ready, digest);
+                    }
+                }
+                self.engine
+                    .work
+                    .calls
+                    .call_progress
+                    .insert(id.clone(), CallProgress::Asking(ready.prepared.action));
+                self.engine.dispatch_ready_calls(self.step);
+            }
+            GateDecision::Settle(result) => {
+                self.engine.work.calls.settle_call(self.step, id, result);
+                self.engine.continue_run(self.step);
+            }
+        }
+    }
 
     /// Handles the end of a running call.
-    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder<'_>, id: &CallId, ended: CallEnd) {
-        if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
+    pub(crate) fn finish_call(&mut self, id: &CallId, ended: CallEnd) {
+        if !matches!(self.engine.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return; // closed before it ended
         }
         let result = match ended {
             CallEnd::Done(mut output) => {
-                self.work.calls.add_instructions(id, std::mem::take(&mut output.instructions));
+                self.engine.work.calls.add_instructions(id, std::mem::take(&mut output.instructions));
                 CallResult::with_output(Outcome::Done, output)
             }
             CallEnd::Failed { message } => CallResult::error(Outcome::Failed, message),
@@ -282,44 +280,49 @@ impl PodEngine {
                 }
             }
         };
-        self.work.calls.settle_call(step, id, result);
-        self.continue_after_call(step);
+        self.engine.work.calls.settle_call(self.step, id, result);
+        self.continue_after_call();
     }
 
-    pub(crate) fn continue_after_call(&mut self, step: &mut StepBuilder<'_>) {
-        if self.work.run.pause.is_some() {
-            self.pause_if_quiet(step);
+    pub(crate) fn continue_after_call(&mut self) {
+        if self.engine.work.run.pause.is_some() {
+            self.pause_if_quiet();
         } else {
-            self.continue_run(step);
+            self.engine.continue_run(self.step);
         }
     }
 
     /// Settles a verifiable call by the state of its file.
-    pub(crate) fn apply_file_check(&mut self, step: &mut StepBuilder<'_>, id: &CallId, found: FileCheck) {
-        if self.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
+    pub(crate) fn apply_file_check(&mut self, id: &CallId, found: FileCheck) {
+        if self.engine.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
             return;
         }
-        let Some(call) = step.state.open_call(id).cloned() else { return };
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
         let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
         match found {
             FileCheck::Before if call.by.is_none() => {
-                return self.work.calls.start_call(step, &call, dispatched.class, dispatched.action);
+                return self.engine.work.calls.start_call(
+                    self.step,
+                    &call,
+                    dispatched.class,
+                    dispatched.action,
+                );
             }
             FileCheck::Before => {
                 let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
-                self.work.calls.settle_call(step, id, result);
+                self.engine.work.calls.settle_call(self.step, id, result);
             }
             FileCheck::After => {
                 let summary = "done before the interruption, as the file shows".to_owned();
-                self.work.calls.settle_call(
-                    step,
+                self.engine.work.calls.settle_call(
+                    self.step,
                     id,
                     CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
                 );
             }
-            FileCheck::Neither => self.work.calls.settle_call(step, id, lost_result()),
+            FileCheck::Neither => self.engine.work.calls.settle_call(self.step, id, lost_result()),
         }
-        self.continue_after_call(step);
+        self.continue_after_call();
     }
 }
 

@@ -24,8 +24,7 @@ use crate::calls::{CallProgress, CallResult};
 use crate::children::messages::{ChildCommand, ChildEvent, OutgoingMessage};
 use crate::children::table::ChildTable;
 use crate::children::wait::PodWait;
-use crate::engine::PodEngine;
-use crate::engine::RunningWork;
+use crate::engine::{InputHandler, PodEngine, RunningWork};
 use crate::environment::Environment;
 use crate::input::{CallEnd, CallOutput};
 use crate::state::State;
@@ -207,86 +206,86 @@ impl PodEngine {
             }
         }
     }
+}
 
+impl InputHandler<'_, '_> {
     /// Handles an event about another pod, or the result of a command.
-    pub(crate) fn apply_child_event(&mut self, step: &mut StepBuilder<'_>, event: ChildEvent) {
+    pub(crate) fn apply_child_event(&mut self, event: ChildEvent) {
         match event {
-            ChildEvent::CallFinished { call_id, ended } => self.finish_call(step, &call_id, ended),
+            ChildEvent::CallFinished { call_id, ended } => self.finish_call(&call_id, ended),
             ChildEvent::Read { call_id, child, to_seq, ended } => {
-                self.apply_child_read(step, &call_id, (child, to_seq), ended)
+                self.apply_child_read(&call_id, (child, to_seq), ended)
             }
-            ChildEvent::ReportAcked { seq } => self.acknowledge_report(step, seq),
+            ChildEvent::ReportAcked { seq } => self.acknowledge_report(seq),
             ChildEvent::Spawned { child, socket, clone, delivery } => {
-                self.apply_child_started(step, child, socket, (clone, delivery))
+                self.apply_child_started(child, socket, (clone, delivery))
             }
             ChildEvent::SpawnFailed { child, code, message } => {
-                self.apply_spawn_failure(step, child, &code, message)
+                self.apply_spawn_failure(child, &code, message)
             }
             ChildEvent::Ended { child, outcome: ChildOutcome::Returned, .. } => {
-                self.apply_child_returned(step, child)
+                self.apply_child_returned(child)
             }
             ChildEvent::Ended { child, outcome, exit, paid } => {
-                self.apply_child_exit(step, child, (outcome, exit), &paid)
+                self.apply_child_exit(child, (outcome, exit), &paid)
             }
-            ChildEvent::Adopted { known, paid } => self.work.children.adopt_child(step, *known, &paid),
-            ChildEvent::Spending { paid } => step.append_spending(&paid),
+            ChildEvent::Adopted { known, paid } => {
+                self.engine.work.children.adopt_child(self.step, *known, &paid)
+            }
+            ChildEvent::Spending { paid } => self.step.append_spending(&paid),
             ChildEvent::ParentAvailable => {}
-            ChildEvent::Scope { released: body, problem } => self.apply_scope_change(step, body, problem),
+            ChildEvent::Scope { released: body, problem } => self.apply_scope_change(body, problem),
         }
     }
 
     /// Appends the read position and the result of a read in one step.
-    fn apply_child_read(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        (child, to): (SessionId, u64),
-        ended: CallEnd,
-    ) {
-        if !matches!(self.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
+    pub(crate) fn apply_child_read(&mut self, id: &CallId, (child, to): (SessionId, u64), ended: CallEnd) {
+        if !matches!(self.engine.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
             return;
         }
-        let read = step.state.facts.read_to.get(&child).copied().unwrap_or(0);
+        let read = self.step.state.facts.read_to.get(&child).copied().unwrap_or(0);
         if to > read && matches!(ended, CallEnd::Done(_)) {
-            step.append_entry(ReadTo { session: child, seq: to });
+            self.step.append_entry(ReadTo { session: child, seq: to });
         }
-        if !self.end_pod_wait_with_text(step, id, &ended) {
-            self.finish_call(step, id, ended);
+        if !self.end_pod_wait_with_text(id, &ended) {
+            self.finish_call(id, ended);
         }
     }
 
     /// Handles a child that reported `ready`.
-    fn apply_child_started(
+    pub(crate) fn apply_child_started(
         &mut self,
-        step: &mut StepBuilder<'_>,
         session: SessionId,
         socket: String,
         (clone, sent): (Option<CloneOrigin>, Option<String>),
     ) {
-        self.work.children.watched_children.remove(&session);
-        let Some(child) = step.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
+        self.engine.work.children.watched_children.remove(&session);
+        let Some(child) = self.step.state.child(session).filter(|child| child.ended.is_none()).cloned()
+        else {
             return;
         };
         if clone.is_some() && clone != child.clone {
-            step.append_entry(repeated_child_entry(&child, clone));
+            self.step.append_entry(repeated_child_entry(&child, clone));
         }
-        let started = self.process.child_starts.starting_children.remove(&session);
+        let started = self.engine.process.child_starts.starting_children.remove(&session);
         if started {
-            step.report_loan(&child, &socket);
+            self.step.report_loan(&child, &socket);
         }
-        self.settle_lost_calls(step, session);
-        for reply in self.process.child_starts.take_restore_waiters(session) {
+        self.settle_lost_calls(session);
+        for reply in self.engine.process.child_starts.take_restore_waiters(session) {
             let body = ReplyBody::Restored { name: child.name.clone(), session, socket: socket.clone() };
-            step.accept_request(Some(reply), body);
+            self.step.accept_request(Some(reply), body);
         }
-        let waits =
-            matches!(self.work.calls.call_progress.get(&child.call_id), Some(CallProgress::Running { .. }));
+        let waits = matches!(
+            self.engine.work.calls.call_progress.get(&child.call_id),
+            Some(CallProgress::Running { .. })
+        );
         if !(started && waits) {
             return;
         }
-        if let Some(deadline) = self.work.children.spawn_deadlines.remove(&child.call_id) {
+        if let Some(deadline) = self.engine.work.children.spawn_deadlines.remove(&child.call_id) {
             let wait = PodWait::new(child.call_id, vec![session], minke_record::WaitUntil::Any, deadline);
-            return self.start_pod_wait(step, wait.with_child_text());
+            return self.engine.start_pod_wait(self.step, wait.with_child_text());
         }
         let state = sent.clone().unwrap_or_else(|| "started".to_owned());
         let summary = match &sent {
@@ -298,60 +297,55 @@ impl PodEngine {
             "name: {}\nsession: {session}\nsocket: {socket}\nstate: {state}\nscope: {scope}",
             child.name
         );
-        self.finish_call(step, &child.call_id, CallEnd::done(summary, Some(content)));
+        self.finish_call(&child.call_id, CallEnd::done(summary, Some(content)));
     }
 
     /// Handles a child that failed to start. The driver has undone its parts.
-    fn apply_spawn_failure(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        session: SessionId,
-        code: &ErrorCode,
-        message: String,
-    ) {
-        self.work.children.watched_children.remove(&session);
-        self.process.child_starts.starting_children.remove(&session);
-        let Some(child) = step.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
+    pub(crate) fn apply_spawn_failure(&mut self, session: SessionId, code: &ErrorCode, message: String) {
+        self.engine.work.children.watched_children.remove(&session);
+        self.engine.process.child_starts.starting_children.remove(&session);
+        let Some(child) = self.step.state.child(session).filter(|child| child.ended.is_none()).cloned()
+        else {
             return;
         };
         let name = child.name.clone();
         let outcome = ChildOutcome::FailedToStart;
-        step.append_entry(ChildEnd { session, name, outcome, exit: None, spent: None });
-        self.settle_lost_calls(step, session);
-        for reply in self.process.child_starts.take_restore_waiters(session) {
-            step.refuse_request(Some(reply), CommandRefusal::new(code.clone(), message.clone()));
+        self.step.append_entry(ChildEnd { session, name, outcome, exit: None, spent: None });
+        self.settle_lost_calls(session);
+        for reply in self.engine.process.child_starts.take_restore_waiters(session) {
+            self.step.refuse_request(Some(reply), CommandRefusal::new(code.clone(), message.clone()));
         }
-        self.work.children.spawn_deadlines.remove(&child.call_id);
+        self.engine.work.children.spawn_deadlines.remove(&child.call_id);
         let ended = match code {
             ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::TooMany | ErrorCode::NotFound => {
                 CallEnd::Invalid { message }
             }
             _ => CallEnd::Failed { message },
         };
-        self.finish_call(step, &child.call_id, ended);
+        self.finish_call(&child.call_id, ended);
     }
 
     /// Handles the end of a child: its lease is free, its sandboxes are gone, its loan is back.
-    fn apply_child_exit(
+    pub(crate) fn apply_child_exit(
         &mut self,
-        step: &mut StepBuilder<'_>,
         session: SessionId,
         (outcome, exit): (ChildOutcome, Option<i32>),
         paid: &[PodSpend],
     ) {
-        self.work.children.watched_children.remove(&session);
-        self.process.child_starts.starting_children.remove(&session);
-        let Some(child) = step.state.child(session).filter(|child| child.ended.is_none()).cloned() else {
+        self.engine.work.children.watched_children.remove(&session);
+        self.engine.process.child_starts.starting_children.remove(&session);
+        let Some(child) = self.step.state.child(session).filter(|child| child.ended.is_none()).cloned()
+        else {
             return;
         };
-        step.append_spending(paid);
-        let spent = step.state.spent_by(session).spent_since(&child.before);
+        self.step.append_spending(paid);
+        let spent = self.step.state.spent_by(session).spent_since(&child.before);
         let name = child.name.clone();
         let end = ChildEnd { session, name, outcome: outcome.clone(), exit, spent: Some(spent) };
-        step.append_entry(end);
-        let since = step.state.facts.heard.get(&session).copied().unwrap_or(0);
-        step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
-        let stopped = self.work.children.stop_calls.remove(&session);
+        self.step.append_entry(end);
+        let since = self.step.state.facts.heard.get(&session).copied().unwrap_or(0);
+        self.step.add_effect(Effect::Child(ChildCommand::ReadReports { child: session, since }));
+        let stopped = self.engine.work.children.stop_calls.remove(&session);
         if outcome == ChildOutcome::Crashed && stopped.is_none() {
             let status = exit.map(|exit| format!("exit status {exit}"));
             let event = PodEvent::ShutDown {
@@ -361,48 +355,56 @@ impl PodEngine {
                 wake: Some(true),
             };
             let from = Actor::from_pod(session);
-            step.append_entry(Inbox { from, from_seq: None, event: Some(event), message: None, wake: true });
+            self.step.append_entry(Inbox {
+                from,
+                from_seq: None,
+                event: Some(event),
+                message: None,
+                wake: true,
+            });
         }
-        self.settle_lost_calls(step, session);
+        self.settle_lost_calls(session);
         if let Some(id) = stopped {
-            let ended = step.state.child(session).unwrap_or(&child).clone();
+            let ended = self.step.state.child(session).unwrap_or(&child).clone();
             let call_end = CallEnd::done(
                 format!("pod `{}` {}", ended.name, child_end_phrase(&ended)),
                 Some(child_end_report(&ended, &spent)),
             );
-            self.finish_call(step, &id, call_end);
+            self.finish_call(&id, call_end);
         }
-        if step.state.has_pending_notes() && self.process.exit.phase(step.state) == PodPhase::Idle {
-            self.start_run_for_notes(step, Trigger::PodEvent, Actor::from_pod(session));
+        if self.step.state.has_pending_notes()
+            && self.engine.process.exit.phase(self.step.state) == PodPhase::Idle
+        {
+            self.start_run_for_notes(Trigger::PodEvent, Actor::from_pod(session));
         }
     }
 
     /// Removes an adopted child that its own parent has back. Its budget was adjusted when the parent
     /// restarted.
-    fn apply_child_returned(&mut self, step: &mut StepBuilder<'_>, session: SessionId) {
-        self.work.children.watched_children.remove(&session);
-        let child = step.state.child(session).filter(|child| child.ended.is_none());
+    pub(crate) fn apply_child_returned(&mut self, session: SessionId) {
+        self.engine.work.children.watched_children.remove(&session);
+        let child = self.step.state.child(session).filter(|child| child.ended.is_none());
         let Some(name) = child.map(|child| child.name.clone()) else { return };
-        step.append_entry(ChildEnd {
+        self.step.append_entry(ChildEnd {
             session,
             name,
             outcome: ChildOutcome::Returned,
             exit: None,
             spent: None,
         });
-        self.settle_lost_calls(step, session);
+        self.settle_lost_calls(session);
     }
 
-    fn settle_lost_calls(&mut self, step: &mut StepBuilder<'_>, session: SessionId) {
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.work.children.lost_calls)
+    pub(crate) fn settle_lost_calls(&mut self, session: SessionId) {
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.engine.work.children.lost_calls)
             .into_iter()
             .partition(|(_, child)| *child == session);
-        self.work.children.lost_calls = later;
+        self.engine.work.children.lost_calls = later;
         for (id, _) in now {
-            let Some(call) = step.state.open_call(&id).cloned() else { continue };
-            let result = step.state.lost_call_result(&call);
-            self.work.calls.settle_call(step, &id, result);
-            self.continue_after_call(step);
+            let Some(call) = self.step.state.open_call(&id).cloned() else { continue };
+            let result = self.step.state.lost_call_result(&call);
+            self.engine.work.calls.settle_call(self.step, &id, result);
+            self.continue_after_call();
         }
     }
 }

@@ -68,108 +68,126 @@ impl PodEngine {
     pub(crate) fn after_failed_write(self) -> PodEngine {
         PodEngine { process: self.process.without_work(), work: RunningWork::default() }
     }
+}
 
-    pub(crate) fn handle_input(&mut self, step: &mut StepBuilder<'_>, kind: InputKind) {
-        self.process.environment.now = step.now;
+/// The handling of one input: the engine and the step that it builds.
+pub(crate) struct InputHandler<'a, 's> {
+    pub(crate) engine: &'a mut PodEngine,
+    pub(crate) step: &'a mut StepBuilder<'s>,
+}
+
+impl InputHandler<'_, '_> {
+    pub(crate) fn handle_input(&mut self, kind: InputKind) {
+        self.engine.process.environment.now = self.step.now;
         match kind {
-            InputKind::Boot(boot) => self.boot_pod(step, boot),
-            InputKind::Command(request) => self.handle_command(step, *request),
-            InputKind::Model { call, event } => self.apply_model_event(step, call, event),
-            InputKind::ModelFailed { call, failure } => self.handle_model_failure(step, call, failure),
-            InputKind::Prepared { call_id, prepared } => self.handle_prepared(step, &call_id, *prepared),
-            InputKind::CallEnded { call_id, ended } => self.finish_call(step, &call_id, ended),
-            InputKind::FileChecked { call_id, result } => self.apply_file_check(step, &call_id, result),
-            InputKind::Captured { run, when, captured } => self.apply_capture(step, run, &when, captured),
+            InputKind::Boot(boot) => self.boot_pod(boot),
+            InputKind::Command(request) => self.handle_command(*request),
+            InputKind::Model { call, event } => self.apply_model_event(call, event),
+            InputKind::ModelFailed { call, failure } => self.handle_model_failure(call, failure),
+            InputKind::Prepared { call_id, prepared } => self.handle_prepared(&call_id, *prepared),
+            InputKind::CallEnded { call_id, ended } => self.finish_call(&call_id, ended),
+            InputKind::FileChecked { call_id, result } => self.apply_file_check(&call_id, result),
+            InputKind::Captured { run, when, captured } => self.apply_capture(run, &when, captured),
             InputKind::NetworkAccess(payload) => {
-                step.append_entry(Extension { domain: NETWORK_DOMAIN.to_owned(), payload });
+                self.step.append_entry(Extension { domain: NETWORK_DOMAIN.to_owned(), payload });
             }
-            InputKind::RulesChanged(rules) => step.update_rules(&rules),
-            InputKind::HookReply { point, verdict } => self.apply_hook_reply(step, point, *verdict),
-            InputKind::Child(news) => self.apply_child_event(step, *news),
-            InputKind::Timer(timer) => self.handle_timer(step, timer),
-            InputKind::Signal => self.stop_interrupted(step, "a signal"),
-            InputKind::ClientCount(count) => self.process.clients.client_count = count,
-            InputKind::OwnerDisconnected => self.process.clients.handle_owner_disconnect(step),
-            InputKind::CommandCount(count) => self.process.clients.command_count = count,
-            InputKind::StorageFailed { message } => self.handle_storage_failure(step, message),
-            InputKind::StorageRestored => self.handle_storage_restored(step),
+            InputKind::RulesChanged(rules) => self.step.update_rules(&rules),
+            InputKind::HookReply { point, verdict } => self.apply_hook_reply(point, *verdict),
+            InputKind::Child(news) => self.apply_child_event(*news),
+            InputKind::Timer(timer) => self.handle_timer(timer),
+            InputKind::Signal => self.stop_interrupted("a signal"),
+            InputKind::ClientCount(count) => self.engine.process.clients.client_count = count,
+            InputKind::OwnerDisconnected => self.engine.process.clients.handle_owner_disconnect(self.step),
+            InputKind::CommandCount(count) => self.engine.process.clients.command_count = count,
+            InputKind::StorageFailed { message } => self.handle_storage_failure(message),
+            InputKind::StorageRestored => self.handle_storage_restored(),
             InputKind::Routes { route, no_route, fallbacks, costs } => {
-                if let Some(boot) = &mut self.process.environment.boot {
+                if let Some(boot) = &mut self.engine.process.environment.boot {
                     (boot.route, boot.no_route, boot.fallbacks) = (route, no_route, fallbacks);
                     boot.costs = costs;
                 }
             }
-            InputKind::Alert { level, source, message } => step.append_alert(level, source, message),
+            InputKind::Alert { level, source, message } => self.step.append_alert(level, source, message),
         }
-        self.finish_step(step);
+        self.finish_step();
     }
 
     /// Finishes a step: waits, job, carry, reports, timers, status.
-    fn finish_step(&mut self, step: &mut StepBuilder<'_>) {
-        self.finish_pod_waits(step);
-        self.update_job(step);
-        step.carry_if_due();
-        self.send_next_report(step);
-        self.process.update_wall_timer(step);
-        self.publish_status(step);
-        self.process.clients.answer_waiters(step);
-        self.update_idle_timer(step);
+    pub(crate) fn finish_step(&mut self) {
+        self.finish_pod_waits();
+        self.update_job();
+        self.step.carry_if_due();
+        self.send_next_report();
+        self.engine.process.update_wall_timer(self.step);
+        self.engine.publish_status(self.step);
+        self.engine.process.clients.answer_waiters(self.step);
+        self.update_idle_timer();
     }
 
-    fn handle_timer(&mut self, step: &mut StepBuilder<'_>, timer: PodTimer) {
+    pub(crate) fn handle_timer(&mut self, timer: PodTimer) {
         match timer {
-            PodTimer::PauseGrace => self.end_pause_grace(step),
+            PodTimer::PauseGrace => self.end_pause_grace(),
             PodTimer::IdleExit => {
-                self.process.clients.idle_timer_set = false;
-                if self.can_exit_idle(step.state) {
-                    self.process.exit.exits_idle = true;
-                    self.stop_interrupted(step, "idle exit");
+                self.engine.process.clients.idle_timer_set = false;
+                if self.can_exit_idle() {
+                    self.engine.process.exit.exits_idle = true;
+                    self.stop_interrupted("idle exit");
                 }
             }
-            PodTimer::Retry(call) => self.work.reply.retry_request(step, call),
+            PodTimer::Retry(call) => self.engine.work.reply.retry_request(self.step, call),
             PodTimer::Wait(reply) => {
-                if let Some(at) = self.process.clients.waiters.iter().position(|waiter| waiter.reply == reply)
+                if let Some(at) =
+                    self.engine.process.clients.waiters.iter().position(|waiter| waiter.reply == reply)
                 {
-                    self.process.clients.waiters.remove(at);
-                    step.accept_request(Some(reply), ReplyBody::Waited { reached: false });
+                    self.engine.process.clients.waiters.remove(at);
+                    self.step.accept_request(Some(reply), ReplyBody::Waited { reached: false });
                 }
             }
-            PodTimer::AskExpires(id) => self.expire_ask(step, id),
-            PodTimer::Resume => self.resume_after_wait(step),
+            PodTimer::AskExpires(id) => self.expire_ask(id),
+            PodTimer::Resume => self.resume_after_wait(),
             PodTimer::WaitPods(_) => {} // every step checks the waits
-            PodTimer::BudgetWall => self.end_run_at_wall(step),
-            PodTimer::OutboxFlush => self.process.exit.end_flush(step),
-            PodTimer::JobRetry => self.start_attempt(step),
-            PodTimer::JobDeadline => self.enforce_deadline(step),
+            PodTimer::BudgetWall => self.end_run_at_wall(),
+            PodTimer::OutboxFlush => self.engine.process.exit.end_flush(self.step),
+            PodTimer::JobRetry => self.engine.start_attempt(self.step),
+            PodTimer::JobDeadline => self.enforce_deadline(),
         }
     }
 
     /// Returns whether the process may exit: no client, child, command or call, and no run except one that
     /// waits for an ask.
-    fn can_exit_idle(&self, state: &State) -> bool {
-        let waits = self.status(state).waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
-        self.process.clients.client_count == 0
-            && self.process.clients.command_count == 0
-            && self.process.hooks.pending_inputs.is_empty()
-            && self.work.calls.client_calls.iter().all(|guest| guest.ask.is_some())
-            && state.live_children().next().is_none()
-            && self.work.run.resume_at.is_none()
-            && !self.process.job_timers.job_keeps_process(state)
-            && self.work.calls.call_progress.values().all(|work| matches!(work, CallProgress::Asking(_)))
-            && self.process.exit.stop_mode.is_none()
-            && (state.facts.run.is_none() || waits)
+    pub(crate) fn can_exit_idle(&self) -> bool {
+        let waits =
+            self.engine.status(self.step.state).waiting.is_some_and(|w| w.on == minke_record::WaitingOn::Ask);
+        self.engine.process.clients.client_count == 0
+            && self.engine.process.clients.command_count == 0
+            && self.engine.process.hooks.pending_inputs.is_empty()
+            && self.engine.work.calls.client_calls.iter().all(|guest| guest.ask.is_some())
+            && self.step.state.live_children().next().is_none()
+            && self.engine.work.run.resume_at.is_none()
+            && !self.engine.process.job_timers.job_keeps_process(self.step.state)
+            && self
+                .engine
+                .work
+                .calls
+                .call_progress
+                .values()
+                .all(|work| matches!(work, CallProgress::Asking(_)))
+            && self.engine.process.exit.stop_mode.is_none()
+            && (self.step.state.facts.run.is_none() || waits)
     }
 
-    fn update_idle_timer(&mut self, step: &mut StepBuilder<'_>) {
-        let seconds = self.process.clients.idle_exit_seconds(step.state);
-        let can_exit =
-            self.process.environment.boot.is_some() && seconds > 0 && self.can_exit_idle(step.state);
-        if can_exit && !self.process.clients.idle_timer_set {
-            self.process.clients.idle_timer_set = true;
-            step.add_effect(Effect::SetTimer { timer: PodTimer::IdleExit, at: step.now + seconds * 1_000 });
-        } else if !can_exit && self.process.clients.idle_timer_set {
-            self.process.clients.idle_timer_set = false;
-            step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
+    pub(crate) fn update_idle_timer(&mut self) {
+        let seconds = self.engine.process.clients.idle_exit_seconds(self.step.state);
+        let can_exit = self.engine.process.environment.boot.is_some() && seconds > 0 && self.can_exit_idle();
+        if can_exit && !self.engine.process.clients.idle_timer_set {
+            self.engine.process.clients.idle_timer_set = true;
+            self.step.add_effect(Effect::SetTimer {
+                timer: PodTimer::IdleExit,
+                at: self.step.now + seconds * 1_000,
+            });
+        } else if !can_exit && self.engine.process.clients.idle_timer_set {
+            self.engine.process.clients.idle_timer_set = false;
+            self.step.add_effect(Effect::ClearTimer { timer: PodTimer::IdleExit });
         }
     }
 }

@@ -20,8 +20,7 @@ use crate::PodTimer;
 use crate::calls::CallResult;
 use crate::calls::table::CallTable;
 use crate::clients::ClientTable;
-use crate::engine::PodEngine;
-use crate::engine::RunningWork;
+use crate::engine::{InputHandler, PodEngine, RunningWork};
 use crate::exit::StopMode;
 use crate::input::PodCommand;
 use crate::run::RunStart;
@@ -132,38 +131,66 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     /// Updates retries, acceptance and timers after a step.
-    pub(crate) fn update_job(&mut self, step: &mut StepBuilder<'_>) {
-        if self.process.environment.boot.is_none() || step.state.facts.job.is_none() {
+    pub(crate) fn update_job(&mut self) {
+        if self.engine.process.environment.boot.is_none() || self.step.state.facts.job.is_none() {
             return;
         }
-        let idle = step.state.facts.run.is_none() && self.process.exit.stop_mode.is_none();
-        if let Some(job) = step.state.open_job().filter(|_| idle).cloned() {
-            step.schedule_job_retry(&job);
-            self.work.calls.start_acceptance(step, &job);
+        let idle = self.step.state.facts.run.is_none() && self.engine.process.exit.stop_mode.is_none();
+        if let Some(job) = self.step.state.open_job().filter(|_| idle).cloned() {
+            self.step.schedule_job_retry(&job);
+            self.engine.work.calls.start_acceptance(self.step, &job);
         }
-        let leaving = self.process.exit.stop_mode == Some(StopMode::Now);
-        let open = step.state.open_job().filter(|_| !leaving);
+        let leaving = self.engine.process.exit.stop_mode == Some(StopMode::Now);
+        let open = self.step.state.open_job().filter(|_| !leaving);
         // The host fires schedules; no pod waits for them.
         let waits = |job: &&JobFacts| job.state == JobState::Waiting && idle && !job.is_scheduled();
         let retry_at = open.filter(waits).and_then(|job| job.until);
-        let deadline = open.and_then(|_| step.state.job_mandate()).and_then(|mandate| mandate.deadline_ms());
+        let deadline =
+            open.and_then(|_| self.step.state.job_mandate()).and_then(|mandate| mandate.deadline_ms());
         let wanted = JobTimers { retry_at, deadline };
-        let now = step.now;
+        let now = self.step.now;
         let mut set = |timer: PodTimer, was: Option<u64>, is: Option<u64>| {
             if was != is {
-                step.add_effect(match is {
+                self.step.add_effect(match is {
                     Some(at) => Effect::SetTimer { timer, at: at.max(now) },
                     None => Effect::ClearTimer { timer },
                 });
             }
         };
-        set(PodTimer::JobRetry, self.process.job_timers.retry_at, wanted.retry_at);
-        set(PodTimer::JobDeadline, self.process.job_timers.deadline, wanted.deadline);
-        self.process.job_timers = wanted;
+        set(PodTimer::JobRetry, self.engine.process.job_timers.retry_at, wanted.retry_at);
+        set(PodTimer::JobDeadline, self.engine.process.job_timers.deadline, wanted.deadline);
+        self.engine.process.job_timers = wanted;
     }
 
+    pub(crate) fn enforce_deadline(&mut self) {
+        let over = self
+            .step
+            .state
+            .job_mandate()
+            .and_then(|mandate| mandate.deadline_ms())
+            .is_some_and(|end| self.step.now >= end);
+        if !over
+            || self.step.state.open_job().is_none()
+            || self.engine.process.exit.stop_mode == Some(StopMode::Now)
+        {
+            return;
+        }
+        if self.step.state.facts.run.is_none() || self.step.state.is_scheduled() {
+            let by = Actor::from_minke();
+            return self.engine.work.abandon_job(self.step, DEADLINE_REASON, &by);
+        }
+        self.engine.work.run.pause = None;
+        self.engine.work.reply.cancel_reply(self.step);
+        self.engine.work.calls.close_model_calls(self.step, DEADLINE_REASON);
+        self.engine.work.reply.stop_reason = "limit".to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Cancelled);
+        self.engine.end_run(self.step, RunResult::LimitReached, Some(DEADLINE_REASON.to_owned()));
+    }
+}
+
+impl PodEngine {
     /// Starts the next attempt: its time has come or a person skipped the wait.
     pub(crate) fn start_attempt(&mut self, step: &mut StepBuilder<'_>) {
         let waits =
@@ -180,27 +207,6 @@ impl PodEngine {
         } else if self.start_oldest_queued(step).is_none() && step.state.facts.run.is_none() {
             self.start_run(step, RunStart { trigger: Trigger::Job, by, input: None });
         }
-    }
-
-    pub(crate) fn enforce_deadline(&mut self, step: &mut StepBuilder<'_>) {
-        let over = step
-            .state
-            .job_mandate()
-            .and_then(|mandate| mandate.deadline_ms())
-            .is_some_and(|end| step.now >= end);
-        if !over || step.state.open_job().is_none() || self.process.exit.stop_mode == Some(StopMode::Now) {
-            return;
-        }
-        if step.state.facts.run.is_none() || step.state.is_scheduled() {
-            let by = Actor::from_minke();
-            return self.work.abandon_job(step, DEADLINE_REASON, &by);
-        }
-        self.work.run.pause = None;
-        self.work.reply.cancel_reply(step);
-        self.work.calls.close_model_calls(step, DEADLINE_REASON);
-        self.work.reply.stop_reason = "limit".to_owned();
-        self.work.reply.end_turn(step, TurnResult::Cancelled);
-        self.end_run(step, RunResult::LimitReached, Some(DEADLINE_REASON.to_owned()));
     }
 
     /// Applies an action while no pod runs. An open run counts as interrupted.

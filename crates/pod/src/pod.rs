@@ -3,7 +3,7 @@
 use minke_policy::{Posture, SandboxBackend};
 use minke_record::CallId;
 
-use crate::engine::PodEngine;
+use crate::engine::{InputHandler, PodEngine};
 use crate::input::PodInput;
 use crate::run::reply::ReplyDraft;
 use crate::state::State;
@@ -37,7 +37,7 @@ impl Pod {
     /// from the log (`rebuild_from`).
     pub fn step(&mut self, input: PodInput) -> Step {
         let mut step = StepBuilder::new(&mut self.state, input.now, input.seed);
-        self.engine.handle_input(&mut step, input.kind);
+        InputHandler { engine: &mut self.engine, step: &mut step }.handle_input(input.kind);
         step.result
     }
 

@@ -24,8 +24,7 @@ use minke_record::{
 };
 
 use crate::calls::hooks::PendingEnd;
-use crate::engine::PodEngine;
-use crate::engine::ProcessState;
+use crate::engine::{PodEngine, ProcessState};
 use crate::environment::Environment;
 use crate::exit::StopMode;
 use crate::input::ResolvedReferences;
@@ -275,7 +274,7 @@ impl PodEngine {
     }
 
     /// Publishes `status{running}` before the first request of a run, after its input.
-    fn publish_running_status(&mut self, step: &mut StepBuilder<'_>) {
+    pub(crate) fn publish_running_status(&mut self, step: &mut StepBuilder<'_>) {
         if self
             .process
             .clients
@@ -332,7 +331,7 @@ impl PodEngine {
     }
 
     /// Appends the terminal entry of the run and starts the next run from the queue.
-    fn finish_run(&mut self, step: &mut StepBuilder<'_>, terminal: Kind) {
+    pub(crate) fn finish_run(&mut self, step: &mut StepBuilder<'_>, terminal: Kind) {
         if step.state.facts.run.is_none() {
             return;
         }

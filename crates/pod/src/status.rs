@@ -4,8 +4,7 @@ use minke_record::{Action, CallId, WaitingOn};
 
 use crate::calls::CallProgress;
 use crate::calls::table::CallTable;
-use crate::engine::PodEngine;
-use crate::engine::RunningWork;
+use crate::engine::{PodEngine, RunningWork};
 use crate::state::State;
 use crate::step::{LiveEventKind, PodActivity, PodPhase, StatusReport, WaitStatus};
 use crate::step_builder::StepBuilder;

@@ -43,7 +43,7 @@ impl<'a> StepBuilder<'a> {
         self.result.replies.push(CommandReply { to, result: Err(refusal) });
     }
 
-    /// Appends an entry: moves long texts to blobs, applies the entry and adds it to the self.
+    /// Appends an entry: moves long texts to blobs, applies the entry and adds it to the step.
     pub(crate) fn append_entry(&mut self, kind: impl Into<Kind>) -> u64 {
         let kind = kind.into();
         let durability = kind.durability();

@@ -14,7 +14,7 @@ use minke_record::{
 use crate::PodTimer;
 use crate::calls::ReadyCall;
 use crate::calls::gate::{CALL_GRANT_PREFIX, HOOK_LAYER};
-use crate::engine::PodEngine;
+use crate::engine::{InputHandler, PodEngine};
 use crate::environment::Environment;
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
@@ -243,30 +243,95 @@ impl Environment {
     }
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     /// Handles the `answer` command.
     pub(crate) fn answer_ask(
         &mut self,
-        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         answer: AskAnswer,
     ) -> Result<ReplyBody, CommandRefusal> {
         let id = answer.ask;
-        if step.state.open_ask(id).and_then(|ask| ask.expires).is_some_and(|expires| expires <= step.now) {
-            self.expire_ask(step, id); // its timer has not fired yet
+        if self
+            .step
+            .state
+            .open_ask(id)
+            .and_then(|ask| ask.expires)
+            .is_some_and(|expires| expires <= self.step.now)
+        {
+            self.expire_ask(id); // its timer has not fired yet
         }
-        check_answer(&step.state, step.now, &answer)?;
-        let is_client_call = self.work.calls.client_calls.iter().any(|guest| guest.ask == Some(id));
+        check_answer(&self.step.state, self.step.now, &answer)?;
+        let is_client_call = self.engine.work.calls.client_calls.iter().any(|guest| guest.ask == Some(id));
         if !is_client_call && *disposition == Disposition::ClientCallOnly {
             return Err(CommandRefusal::new(
                 ErrorCode::NotFound,
                 format!("no run waits for the answer to {id}"),
             ));
         }
-        self.apply_answer(step, answer);
+        self.apply_answer(answer);
         Ok(ReplyBody::Ok)
     }
 
+    /// Appends an answer and continues or ends the run accordingly.
+    pub(crate) fn apply_answer(&mut self, answer: AskAnswer) {
+        let AskAnswer { ask: id, decision, note, by } = answer;
+        let Some(ask) = self.step.state.open_ask(id).cloned() else { return };
+        let call = self.step.state.facts.calls.iter().find(|call| call.stage == CallStage::Asked(id));
+        let call_id = call.map(|call| call.call_id.clone());
+        if ask.expires.is_some() {
+            self.step.add_effect(Effect::ClearTimer { timer: PodTimer::AskExpires(id) });
+        }
+        self.step.append_entry(Answer { id, decision: decision.clone(), note: note.clone(), by: by.clone() });
+        if decision == Decision::ApprovedForSession {
+            self.step.remember_approval(&ask, &by);
+        }
+        if let Some(rule) = ask.subject.always.as_ref().filter(|_| decision == Decision::ApprovedRule) {
+            self.step.add_effect(Effect::AddRule { rule: rule.clone() });
+        }
+        if self.engine.work.calls.answer_client_call(self.step, &ask, &decision, note) {
+            return;
+        }
+        if let Some(call_id) = &call_id {
+            self.engine.work.calls.call_progress.remove(call_id);
+        }
+        match self.engine.process.exit.phase(self.step.state) {
+            PodPhase::Paused if decision == Decision::Abort => {
+                self.engine.work.abandon_run(self.step, "aborted by the user", &by)
+            }
+            PodPhase::Paused => {
+                let interrupted =
+                    self.step.state.last_run_result() == Some(&EndResult::Completed(RunResult::Interrupted));
+                if interrupted
+                    && self.step.state.facts.asks.is_empty()
+                    && self.engine.process.run_refusal(self.step.state).is_none()
+                {
+                    self.engine.resume_run(self.step, by);
+                }
+            }
+            PodPhase::Running if decision == Decision::Abort => {
+                self.cancel_run("aborted by the user");
+            }
+            PodPhase::Running => self.engine.continue_run(self.step),
+            PodPhase::Idle | PodPhase::Compacting | PodPhase::Stopping => {}
+        }
+    }
+
+    /// Denies an ask whose time is over.
+    pub(crate) fn expire_ask(&mut self, id: AskId) {
+        let due = self
+            .step
+            .state
+            .open_ask(id)
+            .and_then(|ask| ask.expires)
+            .is_some_and(|expires| expires <= self.step.now);
+        if due && self.engine.process.exit.phase(self.step.state) != PodPhase::Stopping {
+            let (by, note) = (Actor::from_minke(), Some("no answer arrived in time".to_owned()));
+            self.apply_answer(AskAnswer { ask: id, decision: Decision::Denied, note, by });
+        }
+    }
+}
+
+impl PodEngine {
     /// Appends an answer in an offline edit. The next pod of the session acts on it.
     pub(crate) fn answer_ask_offline(&mut self, step: &mut StepBuilder<'_>, answering: AskAnswer) {
         let AskAnswer { ask: id, decision, note, by } = answering;
@@ -280,60 +345,6 @@ impl PodEngine {
                 self.interrupt_open_run(step, "the process ended");
             }
             self.work.abandon_run(step, "aborted by the user", &by);
-        }
-    }
-
-    /// Appends an answer and continues or ends the run accordingly.
-    fn apply_answer(&mut self, step: &mut StepBuilder<'_>, answer: AskAnswer) {
-        let AskAnswer { ask: id, decision, note, by } = answer;
-        let Some(ask) = step.state.open_ask(id).cloned() else { return };
-        let call = step.state.facts.calls.iter().find(|call| call.stage == CallStage::Asked(id));
-        let call_id = call.map(|call| call.call_id.clone());
-        if ask.expires.is_some() {
-            step.add_effect(Effect::ClearTimer { timer: PodTimer::AskExpires(id) });
-        }
-        step.append_entry(Answer { id, decision: decision.clone(), note: note.clone(), by: by.clone() });
-        if decision == Decision::ApprovedForSession {
-            step.remember_approval(&ask, &by);
-        }
-        if let Some(rule) = ask.subject.always.as_ref().filter(|_| decision == Decision::ApprovedRule) {
-            step.add_effect(Effect::AddRule { rule: rule.clone() });
-        }
-        if self.work.calls.answer_client_call(step, &ask, &decision, note) {
-            return;
-        }
-        if let Some(call_id) = &call_id {
-            self.work.calls.call_progress.remove(call_id);
-        }
-        match self.process.exit.phase(step.state) {
-            PodPhase::Paused if decision == Decision::Abort => {
-                self.work.abandon_run(step, "aborted by the user", &by)
-            }
-            PodPhase::Paused => {
-                let interrupted =
-                    step.state.last_run_result() == Some(&EndResult::Completed(RunResult::Interrupted));
-                if interrupted
-                    && step.state.facts.asks.is_empty()
-                    && self.process.run_refusal(step.state).is_none()
-                {
-                    self.resume_run(step, by);
-                }
-            }
-            PodPhase::Running if decision == Decision::Abort => {
-                self.cancel_run(step, "aborted by the user");
-            }
-            PodPhase::Running => self.continue_run(step),
-            PodPhase::Idle | PodPhase::Compacting | PodPhase::Stopping => {}
-        }
-    }
-
-    /// Denies an ask whose time is over.
-    pub(crate) fn expire_ask(&mut self, step: &mut StepBuilder<'_>, id: AskId) {
-        let due =
-            step.state.open_ask(id).and_then(|ask| ask.expires).is_some_and(|expires| expires <= step.now);
-        if due && self.process.exit.phase(step.state) != PodPhase::Stopping {
-            let (by, note) = (Actor::from_minke(), Some("no answer arrived in time".to_owned()));
-            self.apply_answer(step, AskAnswer { ask: id, decision: Decision::Denied, note, by });
         }
     }
 }

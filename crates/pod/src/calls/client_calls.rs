@@ -8,7 +8,7 @@ use minke_record::{AskId, CallId, CallStage, Decision, InternalCall, OpenAsk, Op
 use crate::calls::gate::{GateDecision, answer_verdict};
 use crate::calls::table::CallTable;
 use crate::calls::{CallProgress, CallResult, refused_result};
-use crate::engine::PodEngine;
+use crate::engine::InputHandler;
 use crate::input::{HookVerdict, PreparedCall};
 use crate::step::Effect;
 use crate::step_builder::StepBuilder;
@@ -74,16 +74,14 @@ impl CallTable {
     }
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     /// Handles the prepared client call, or the reason why it is invalid.
-    pub(crate) fn client_call_prepared(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        prepared: Result<PreparedCall, String>,
-    ) {
-        let Some(client_call) =
-            self.work.calls.take_client_call(id, |progress| matches!(progress, CallProgress::Preparing(_)))
+    pub(crate) fn client_call_prepared(&mut self, id: &CallId, prepared: Result<PreparedCall, String>) {
+        let Some(client_call) = self
+            .engine
+            .work
+            .calls
+            .take_client_call(id, |progress| matches!(progress, CallProgress::Preparing(_)))
         else {
             return;
         };
@@ -93,43 +91,37 @@ impl PodEngine {
             |prepared: &PreparedCall| matches!(prepared.internal_call, Some(InternalCall::AskUser { .. }));
         if prepared.as_ref().is_ok_and(asks) {
             let result = CallResult::error(Outcome::Invalid, "only the model asks a person with AskUser");
-            return self.work.calls.settle_call_by(step, id, result, call.by);
+            return self.engine.work.calls.settle_call_by(self.step, id, result, call.by);
         }
-        let decision = self.process.evaluate_prepared(step, &call, rewrite, prepared);
-        self.apply_client_gate_decision(step, call, decision);
+        let decision = self.engine.process.evaluate_prepared(self.step, &call, rewrite, prepared);
+        self.apply_client_gate_decision(call, decision);
     }
 
-    pub(crate) fn apply_client_hook_verdict(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        number: u64,
-        verdict: HookVerdict,
-    ) {
+    pub(crate) fn apply_client_hook_verdict(&mut self, id: &CallId, number: u64, verdict: HookVerdict) {
         let asked = |progress: &CallProgress| matches!(progress, CallProgress::AskingHooks(hooked) if hooked.number == number);
         let Some(ClientCall { call, progress: CallProgress::AskingHooks(hooked), .. }) =
-            self.work.calls.take_client_call(id, asked)
+            self.engine.work.calls.take_client_call(id, asked)
         else {
             return;
         };
-        step.append_hook_context(&verdict);
-        let decision = self.process.environment.apply_hook_verdict(step, &call, *hooked, verdict);
-        self.apply_client_gate_decision(step, call, decision);
+        self.step.append_hook_context(&verdict);
+        let decision = self.engine.process.environment.apply_hook_verdict(self.step, &call, *hooked, verdict);
+        self.apply_client_gate_decision(call, decision);
     }
 
-    fn apply_client_gate_decision(&mut self, step: &mut StepBuilder<'_>, call: OpenCall, next: GateDecision) {
+    pub(crate) fn apply_client_gate_decision(&mut self, call: OpenCall, next: GateDecision) {
         match next {
             GateDecision::Wait(progress) => {
-                self.work.calls.client_calls.push(ClientCall { call, progress, ask: None })
+                self.engine.work.calls.client_calls.push(ClientCall { call, progress, ask: None })
             }
-            GateDecision::Run(ready) => self.dispatch_call(step, &call, ready),
+            GateDecision::Run(ready) => self.engine.dispatch_call(self.step, &call, ready),
             GateDecision::Ask { ready, digest } => {
-                let ask = self.process.environment.ask_for_approval(step, &call, &ready, digest);
+                let ask = self.engine.process.environment.ask_for_approval(self.step, &call, &ready, digest);
                 let progress = CallProgress::Asking(ready.prepared.action);
-                self.work.calls.client_calls.push(ClientCall { call, progress, ask: Some(ask) });
+                self.engine.work.calls.client_calls.push(ClientCall { call, progress, ask: Some(ask) });
             }
             GateDecision::Settle(result) => {
-                self.work.calls.settle_call_by(step, &call.call_id, result, call.by)
+                self.engine.work.calls.settle_call_by(self.step, &call.call_id, result, call.by)
             }
         }
     }

@@ -15,8 +15,7 @@ use crate::calls::table::CallTable;
 use crate::children::table::ChildTable;
 use crate::clients::ClientTable;
 use crate::clients::StateWaiter;
-use crate::engine::PodEngine;
-use crate::engine::ProcessState;
+use crate::engine::{InputHandler, ProcessState};
 use crate::environment::Environment;
 use crate::exit::StopMode;
 use crate::input::{
@@ -96,63 +95,61 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
-    pub(crate) fn handle_command(&mut self, step: &mut StepBuilder<'_>, request: CommandRequest) {
-        let Some(request) = self.process.scope_yield.hold_for_scope(step, request) else { return };
+impl InputHandler<'_, '_> {
+    pub(crate) fn handle_command(&mut self, request: CommandRequest) {
+        let Some(request) = self.engine.process.scope_yield.hold_for_scope(self.step, request) else {
+            return;
+        };
         if matches!(request.command, PodCommand::Cancel { .. }) {
-            let dropped = self.process.hooks.refuse_pending_inputs(
-                step,
+            let dropped = self.engine.process.hooks.refuse_pending_inputs(
+                self.step,
                 &ErrorCode::Conflict,
                 "cancelled before hooks had seen it",
             );
-            if dropped > 0 && self.process.exit.phase(step.state) == PodPhase::Idle {
-                return step.accept_request(request.reply, ReplyBody::Ok);
+            if dropped > 0 && self.engine.process.exit.phase(self.step.state) == PodPhase::Idle {
+                return self.step.accept_request(request.reply, ReplyBody::Ok);
             }
         }
-        self.execute_command(step, request, None);
+        self.execute_command(request, None);
     }
 
     /// Executes a command. `hook_verdict` is set if hooks have checked it.
-    pub(crate) fn execute_command(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        request: CommandRequest,
-        hook_verdict: Option<&HookVerdict>,
-    ) {
-        let phase = self.process.exit.phase(step.state);
+    pub(crate) fn execute_command(&mut self, request: CommandRequest, hook_verdict: Option<&HookVerdict>) {
+        let phase = self.engine.process.exit.phase(self.step.state);
         let cell = disposition(request.command.method_kind(), phase);
         let command = &request.command;
         let reply = request.reply;
         // A repeated operation gets the first reply, even if a new one would be refused.
         let again = match command {
-            PodCommand::Run { op_id: Some(op_id), .. } => step.state.op_result(op_id).cloned(),
+            PodCommand::Run { op_id: Some(op_id), .. } => self.step.state.op_result(op_id).cloned(),
             _ => None,
         };
         if let Some(op_result) = again {
-            return step.accept_request(reply, reply_of_op(&op_result));
+            return self.step.accept_request(reply, reply_of_op(&op_result));
         }
         if phase == PodPhase::Idle
-            && let Some(result) = self.apply_job_command(step, command, &request.from)
+            && let Some(result) = self.engine.apply_job_command(self.step, command, &request.from)
         {
             return match result {
-                Ok(body) => step.accept_request(reply, body),
-                Err(refusal) => step.refuse_request(reply, refusal),
+                Ok(body) => self.step.accept_request(reply, body),
+                Err(refusal) => self.step.refuse_request(reply, refusal),
             };
         }
         if let Disposition::Refuse(code) = &cell {
-            return step
+            return self
+                .step
                 .refuse_request(reply, CommandRefusal::new(code.clone(), refusal_message(code, phase)));
         }
-        if let Some(refusal) = self.process.input_refusal(step.state, command) {
-            return step.refuse_request(reply, refusal);
+        if let Some(refusal) = self.engine.process.input_refusal(self.step.state, command) {
+            return self.step.refuse_request(reply, refusal);
         }
         let request = match hook_verdict {
-            None => match self.process.hold_for_hooks(step, request) {
+            None => match self.engine.process.hold_for_hooks(self.step, request) {
                 Some(request) => request,
                 None => return,
             },
             Some(run_input) => {
-                step.append_hook_context(run_input);
+                self.step.append_hook_context(run_input);
                 request
             }
         };
@@ -160,30 +157,30 @@ impl PodEngine {
         let result = match command {
             PodCommand::Run { input, attached, mode, op_id } => {
                 let attached = attached.unwrap_or_default();
-                self.accept_input(step, &cell, InputRequest { input, attached, mode, op_id, from })
+                self.accept_input(&cell, InputRequest { input, attached, mode, op_id, from })
             }
-            PodCommand::Dequeue { id } => step.dequeue_input(id),
-            PodCommand::Notify { message, auto_run } => {
-                self.add_notification(step, &cell, from, message, auto_run)
-            }
+            PodCommand::Dequeue { id } => self.step.dequeue_input(id),
+            PodCommand::Notify { message, auto_run } => self.add_notification(&cell, from, message, auto_run),
             PodCommand::PodEvent { event, from: sender, from_seq } => {
-                self.add_pod_event(step, &cell, event, sender, from_seq)
+                self.add_pod_event(&cell, event, sender, from_seq)
             }
-            PodCommand::Resume { detail } => self.resume_paused_run(step, from, detail),
-            PodCommand::Pause { detail } => Ok(self.pause_run(step, &cell, detail)),
-            PodCommand::Cancel { detail } => Ok(self.handle_cancel(step, &cell, from, detail)),
+            PodCommand::Resume { detail } => self.resume_paused_run(from, detail),
+            PodCommand::Pause { detail } => Ok(self.pause_run(&cell, detail)),
+            PodCommand::Cancel { detail } => Ok(self.handle_cancel(&cell, from, detail)),
             PodCommand::Answer { ask, decision, note } => {
-                self.answer_ask(step, &cell, AskAnswer { ask, decision, note, by: from })
+                self.answer_ask(&cell, AskAnswer { ask, decision, note, by: from })
             }
-            PodCommand::Compact { .. } => step.state.compact_context(&cell),
-            PodCommand::Rewind(rewind) => self.rewind_session(step, *rewind, from),
-            PodCommand::Undo { run } => self.work.calls.undo_run(step, from, run),
+            PodCommand::Compact { .. } => self.step.state.compact_context(&cell),
+            PodCommand::Rewind(rewind) => self.rewind_session(*rewind, from),
+            PodCommand::Undo { run } => self.engine.work.calls.undo_run(self.step, from, run),
             PodCommand::CallTool { name, arguments, call_id } => {
-                self.work.calls.call_client_tool(step, from, name, arguments, call_id)
+                self.engine.work.calls.call_client_tool(self.step, from, name, arguments, call_id)
             }
-            PodCommand::Checkpoint { id, state } => step.append_checkpoint(id, state),
-            PodCommand::Set(changes) => self.process.environment.apply_changes(step, *changes, &from),
-            PodCommand::Yield => match self.yield_scope(step, reply) {
+            PodCommand::Checkpoint { id, state } => self.step.append_checkpoint(id, state),
+            PodCommand::Set(changes) => {
+                self.engine.process.environment.apply_changes(self.step, *changes, &from)
+            }
+            PodCommand::Yield => match self.yield_scope(reply) {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
@@ -191,80 +188,83 @@ impl PodEngine {
                 ErrorCode::NotFound,
                 format!("no MCP server `{server}`: this pod uses none"),
             )),
-            PodCommand::Shutdown { mode } => Ok(self.handle_shutdown(step, &cell, mode)),
-            PodCommand::RestorePod(stopped) => match self.restore_pod(step, reply, *stopped) {
+            PodCommand::Shutdown { mode } => Ok(self.handle_shutdown(&cell, mode)),
+            PodCommand::RestorePod(stopped) => match self.restore_pod(reply, *stopped) {
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
             PodCommand::Wait { until, timeout_ms } => {
-                return self.process.clients.add_waiter(step, reply, until, timeout_ms);
+                return self.engine.process.clients.add_waiter(self.step, reply, until, timeout_ms);
             }
         };
         match result {
-            Ok(body) => step.accept_request(reply, body),
-            Err(refusal) => step.refuse_request(reply, refusal),
+            Ok(body) => self.step.accept_request(reply, body),
+            Err(refusal) => self.step.refuse_request(reply, refusal),
         }
     }
 
-    fn accept_input(
+    pub(crate) fn accept_input(
         &mut self,
-        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         request: InputRequest,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let waits = step.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
+        let waits = self.step.state.facts.queue.iter().any(|queued| queued.mode != QueueMode::Steer);
         match disposition {
             // An input of mode `queue` goes behind inputs that already wait.
             Disposition::Start if request.mode == RunMode::Queue && waits => {
-                self.work.children.enqueue_input(step, request, QueueMode::Queue).inspect(|_| {
-                    self.start_next_queued(step);
+                self.engine.work.children.enqueue_input(self.step, request, QueueMode::Queue).inspect(|_| {
+                    self.engine.start_next_queued(self.step);
                 })
             }
             Disposition::QueueAndStart => {
-                self.work.children.enqueue_input(step, request, QueueMode::Queue).inspect(|_| {
-                    self.start_next_queued(step);
+                self.engine.work.children.enqueue_input(self.step, request, QueueMode::Queue).inspect(|_| {
+                    self.engine.start_next_queued(self.step);
                 })
             }
-            Disposition::Queue => self.work.children.enqueue_input(step, request, QueueMode::Queue),
-            Disposition::Steer => self.work.children.enqueue_input(step, request, QueueMode::Steer),
-            Disposition::CancelThenStart => {
-                self.work.run.queue_suspended = true;
-                self.cancel_run(step, "interrupted by a new input");
-                self.work.run.queue_suspended = false;
-                Ok(self.start_input_run(step, request))
+            Disposition::Queue => {
+                self.engine.work.children.enqueue_input(self.step, request, QueueMode::Queue)
             }
-            _ => Ok(self.start_input_run(step, request)),
+            Disposition::Steer => {
+                self.engine.work.children.enqueue_input(self.step, request, QueueMode::Steer)
+            }
+            Disposition::CancelThenStart => {
+                self.engine.work.run.queue_suspended = true;
+                self.cancel_run("interrupted by a new input");
+                self.engine.work.run.queue_suspended = false;
+                Ok(self.start_input_run(request))
+            }
+            _ => Ok(self.start_input_run(request)),
         }
     }
 
-    fn start_input_run(&mut self, step: &mut StepBuilder<'_>, saying: InputRequest) -> ReplyBody {
+    pub(crate) fn start_input_run(&mut self, saying: InputRequest) -> ReplyBody {
         let InputRequest { input: segments, attached, op_id, from, .. } = saying;
         let run_input = RunInput { segments, attached, op_id, from: from.clone(), queued: None };
         let trigger = run_trigger(&from);
-        ReplyBody::Run(self.start_run(step, RunStart { trigger, by: from, input: Some(run_input) }))
+        ReplyBody::Run(
+            self.engine.start_run(self.step, RunStart { trigger, by: from, input: Some(run_input) }),
+        )
     }
 
-    fn resume_paused_run(
+    pub(crate) fn resume_paused_run(
         &mut self,
-        step: &mut StepBuilder<'_>,
         by: Actor,
         detail: Option<String>,
     ) -> Result<ReplyBody, CommandRefusal> {
-        if let Some(refusal) = self.process.run_refusal(step.state) {
+        if let Some(refusal) = self.engine.process.run_refusal(self.step.state) {
             return Err(refusal);
         }
         if let Some(reason) = detail {
-            step.append_state_change(StateWord::Working, reason, &by);
+            self.step.append_state_change(StateWord::Working, reason, &by);
         }
-        match self.resume_run(step, by) {
+        match self.engine.resume_run(self.step, by) {
             Some(run) => Ok(ReplyBody::Run(run)),
             None => Err(CommandRefusal::new(ErrorCode::NotPaused, "no run is paused")),
         }
     }
 
-    fn rewind_session(
+    pub(crate) fn rewind_session(
         &mut self,
-        step: &mut StepBuilder<'_>,
         rewind: RewindRequest,
         by: Actor,
     ) -> Result<ReplyBody, CommandRefusal> {
@@ -272,17 +272,17 @@ impl PodEngine {
             let message = "the log has changed since the targets were listed; list them again";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        let (Some(target), Some(segment)) = (rewind.target, step.state.segment.clone()) else {
+        let (Some(target), Some(segment)) = (rewind.target, self.step.state.segment.clone()) else {
             let message = format!("entry {} is not an input that can be rewound to", rewind.to_seq);
             return Err(CommandRefusal::new(ErrorCode::NotFound, message));
         };
-        self.work.calls.close_model_calls(step, "the session was rewound");
-        if self.process.exit.phase(step.state) == PodPhase::Paused {
-            step.append_state_change(StateWord::Abandoned, "the session was rewound".to_owned(), &by);
-            self.work.run.cancel_scheduled_resume(step);
+        self.engine.work.calls.close_model_calls(self.step, "the session was rewound");
+        if self.engine.process.exit.phase(self.step.state) == PodPhase::Paused {
+            self.step.append_state_change(StateWord::Abandoned, "the session was rewound".to_owned(), &by);
+            self.engine.work.run.cancel_scheduled_resume(self.step);
         }
-        step.append_entry(Rewound { to_seq: rewind.to_seq });
-        step.start_segment(SegmentInit {
+        self.step.append_entry(Rewound { to_seq: rewind.to_seq });
+        self.step.start_segment(SegmentInit {
             reason: SegmentReason::Rewind,
             system_prompt: segment.system_prompt,
             tools: segment.tools.as_ref().clone(),
@@ -292,19 +292,14 @@ impl PodEngine {
         Ok(ReplyBody::Input(target.input))
     }
 
-    fn handle_shutdown(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        disposition: &Disposition,
-        mode: ShutdownMode,
-    ) -> ReplyBody {
+    pub(crate) fn handle_shutdown(&mut self, disposition: &Disposition, mode: ShutdownMode) -> ReplyBody {
         if *disposition == Disposition::NoChange {
             return ReplyBody::Ok;
         }
-        if mode == ShutdownMode::AfterRun && step.state.facts.run.is_some() {
-            self.process.exit.stop_mode = Some(StopMode::AfterRun);
+        if mode == ShutdownMode::AfterRun && self.step.state.facts.run.is_some() {
+            self.engine.process.exit.stop_mode = Some(StopMode::AfterRun);
         } else {
-            self.shut_down_now(step);
+            self.shut_down_now();
         }
         ReplyBody::Ok
     }

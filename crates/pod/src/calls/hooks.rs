@@ -16,8 +16,7 @@ use minke_record::{
 };
 
 use crate::calls::CallProgress;
-use crate::engine::PodEngine;
-use crate::engine::ProcessState;
+use crate::engine::{InputHandler, PodEngine, ProcessState};
 use crate::environment::Environment;
 use crate::input::{CommandRequest, HookPoint, HookRequest, HookVerdict, PodCommand};
 use crate::run::RunProgress;
@@ -143,49 +142,39 @@ impl Environment {
     }
 }
 
-impl PodEngine {
-    pub(crate) fn apply_hook_reply(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        point: HookPoint,
-        mut verdict: HookVerdict,
-    ) {
+impl InputHandler<'_, '_> {
+    pub(crate) fn apply_hook_reply(&mut self, point: HookPoint, mut verdict: HookVerdict) {
         let problems = std::mem::take(&mut verdict.problems);
         match point {
-            HookPoint::BeforeTool(id, number) => self.apply_call_hook_verdict(step, &id, number, verdict),
-            HookPoint::UserPrompt(number) => self.apply_prompt_hook_verdict(step, number, verdict),
-            HookPoint::BeforeStop(run) => self.apply_end_hook_verdict(step, run, verdict),
+            HookPoint::BeforeTool(id, number) => self.apply_call_hook_verdict(&id, number, verdict),
+            HookPoint::UserPrompt(number) => self.apply_prompt_hook_verdict(number, verdict),
+            HookPoint::BeforeStop(run) => self.apply_end_hook_verdict(run, verdict),
         }
         if !problems.is_empty() {
-            step.append_alert(AlertLevel::Warn, AlertSource::Policy, problems.join("; "));
+            self.step.append_alert(AlertLevel::Warn, AlertSource::Policy, problems.join("; "));
         }
     }
 
-    fn apply_call_hook_verdict(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        number: u64,
-        verdict: HookVerdict,
-    ) {
-        if self.work.calls.is_client_call(id) {
-            return self.apply_client_hook_verdict(step, id, number, verdict);
+    pub(crate) fn apply_call_hook_verdict(&mut self, id: &CallId, number: u64, verdict: HookVerdict) {
+        if self.engine.work.calls.is_client_call(id) {
+            return self.apply_client_hook_verdict(id, number, verdict);
         }
         let asked = |work: &CallProgress| matches!(work, CallProgress::AskingHooks(hooked) if hooked.number == number);
-        if !self.work.calls.call_progress.get(id).is_some_and(asked) {
+        if !self.engine.work.calls.call_progress.get(id).is_some_and(asked) {
             return;
         }
-        let Some(call) = step.state.open_call(id).cloned() else { return };
-        let Some(CallProgress::AskingHooks(hooked)) = self.work.calls.call_progress.remove(id) else {
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        let Some(CallProgress::AskingHooks(hooked)) = self.engine.work.calls.call_progress.remove(id) else {
             return;
         };
-        step.append_hook_context(&verdict);
-        let decision = self.process.environment.apply_hook_verdict(step, &call, *hooked, verdict);
-        self.apply_gate_decision(step, &call, decision);
+        self.step.append_hook_context(&verdict);
+        let decision = self.engine.process.environment.apply_hook_verdict(self.step, &call, *hooked, verdict);
+        self.apply_gate_decision(&call, decision);
     }
 
-    fn apply_prompt_hook_verdict(&mut self, step: &mut StepBuilder<'_>, number: u64, verdict: HookVerdict) {
-        let Some(at) = self.process.hooks.pending_inputs.iter().position(|pending| pending.number == number)
+    pub(crate) fn apply_prompt_hook_verdict(&mut self, number: u64, verdict: HookVerdict) {
+        let Some(at) =
+            self.engine.process.hooks.pending_inputs.iter().position(|pending| pending.number == number)
         else {
             return;
         };
@@ -195,9 +184,9 @@ impl PodEngine {
             verdict.by.as_deref().map_or_else(|| "a hook".to_owned(), |by| format!("hook `{by}`")),
             verdict.reason.as_deref().unwrap_or("it gives no reason")
         );
-        match self.process.hooks.pending_inputs.remove(at).source {
+        match self.engine.process.hooks.pending_inputs.remove(at).source {
             PendingSource::Command(request) if blocked => {
-                step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
+                self.step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
             }
             PendingSource::Command(mut request) => {
                 if let (PodCommand::Run { input, .. }, Some(text)) =
@@ -205,23 +194,53 @@ impl PodEngine {
                 {
                     *input = replace_input_text(input, text);
                 }
-                self.execute_command(step, *request, Some(&verdict));
+                self.execute_command(*request, Some(&verdict));
             }
-            PendingSource::Queued(id) if step.state.queued_input(id).is_none() => {}
+            PendingSource::Queued(id) if self.step.state.queued_input(id).is_none() => {}
             PendingSource::Queued(id) if blocked => {
                 // The reason comes first, because a client that waits for the input stops at `dequeued`.
-                step.append_alert(AlertLevel::Warn, AlertSource::Policy, why);
-                step.append_entry(Dequeued { id, why: DequeueReason::Removed });
-                self.start_next_queued(step);
+                self.step.append_alert(AlertLevel::Warn, AlertSource::Policy, why);
+                self.step.append_entry(Dequeued { id, why: DequeueReason::Removed });
+                self.engine.start_next_queued(self.step);
             }
             PendingSource::Queued(id) => {
-                self.process.hooks.hooked_inputs.insert(id, verdict.rewritten.clone());
-                step.append_hook_context(&verdict);
-                self.start_oldest_queued(step);
+                self.engine.process.hooks.hooked_inputs.insert(id, verdict.rewritten.clone());
+                self.step.append_hook_context(&verdict);
+                self.engine.start_oldest_queued(self.step);
             }
         }
     }
 
+    pub(crate) fn apply_end_hook_verdict(&mut self, run: RunId, verdict: HookVerdict) {
+        if !self.engine.work.run.is_waiting_for_end_hooks(self.step.state)
+            || self.engine.work.run.pending_end.is_none_or(|ending| ending.run != run)
+        {
+            return;
+        }
+        let blocked = verdict.outcome != Judgement::Allow;
+        if let Some(pending_end) = &mut self.engine.work.run.pending_end {
+            pending_end.is_waiting = false;
+            pending_end.continues += u32::from(blocked);
+        }
+        self.step.append_hook_context(&verdict);
+        if blocked {
+            let who = verdict.by.as_deref().unwrap_or("a hook");
+            let why = verdict.reason.unwrap_or_else(|| "the work is not finished".to_owned());
+            let why = truncate_hook_text(&why);
+            self.step.append_model_message(
+                SystemKind::Continue,
+                Snippet::GoOn,
+                &[("who", who), ("why", why.as_ref())],
+            );
+        }
+        if blocked || self.step.state.has_pending_notes() {
+            return self.engine.send_next_request(self.step, None);
+        }
+        self.engine.end_run(self.step, RunResult::Finished, None);
+    }
+}
+
+impl PodEngine {
     /// Asks hooks whether the run may end. Returns whether it must wait for them.
     pub(crate) fn ask_hooks_before_end(&mut self, step: &mut StepBuilder<'_>) -> bool {
         let Some(run) = step.state.facts.run.as_ref().map(|run| run.id) else { return false };
@@ -246,34 +265,6 @@ impl PodEngine {
             Box::new(HookRequest::BeforeStop { text: step.state.last_assistant_text(), continues });
         step.add_effect(Effect::AskHooks { point: HookPoint::BeforeStop(run), question });
         true
-    }
-
-    fn apply_end_hook_verdict(&mut self, step: &mut StepBuilder<'_>, run: RunId, verdict: HookVerdict) {
-        if !self.work.run.is_waiting_for_end_hooks(step.state)
-            || self.work.run.pending_end.is_none_or(|ending| ending.run != run)
-        {
-            return;
-        }
-        let blocked = verdict.outcome != Judgement::Allow;
-        if let Some(pending_end) = &mut self.work.run.pending_end {
-            pending_end.is_waiting = false;
-            pending_end.continues += u32::from(blocked);
-        }
-        step.append_hook_context(&verdict);
-        if blocked {
-            let who = verdict.by.as_deref().unwrap_or("a hook");
-            let why = verdict.reason.unwrap_or_else(|| "the work is not finished".to_owned());
-            let why = truncate_hook_text(&why);
-            step.append_model_message(
-                SystemKind::Continue,
-                Snippet::GoOn,
-                &[("who", who), ("why", why.as_ref())],
-            );
-        }
-        if blocked || step.state.has_pending_notes() {
-            return self.send_next_request(step, None);
-        }
-        self.end_run(step, RunResult::Finished, None);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use minke_record::{AlertLevel, AlertSource, Large, RunId, Snapshot, SnapshotFile, SnapshotWhen};
 
-use crate::engine::PodEngine;
+use crate::engine::InputHandler;
 use crate::exit::ExitState;
 use crate::step::Effect;
 use crate::step_builder::StepBuilder;
@@ -44,28 +44,27 @@ impl ExitState {
     }
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     pub(crate) fn apply_capture(
         &mut self,
-        step: &mut StepBuilder<'_>,
         run: RunId,
         when: &SnapshotWhen,
         captured: Result<Vec<SnapshotFile>, String>,
     ) {
         let before = *when == SnapshotWhen::Before;
         if before {
-            let open = step.state.facts.run.as_ref().is_some_and(|open| open.id == run);
-            if self.work.capture.capturing_before != Some(run) || !open {
+            let open = self.step.state.facts.run.as_ref().is_some_and(|open| open.id == run);
+            if self.engine.work.capture.capturing_before != Some(run) || !open {
                 return; // the run has ended
             }
-            self.work.capture.capturing_before = None;
-        } else if self.process.exit.capturing_after == Some(run) {
-            self.process.exit.capturing_after = None;
+            self.engine.work.capture.capturing_before = None;
+        } else if self.engine.process.exit.capturing_after == Some(run) {
+            self.engine.process.exit.capturing_after = None;
         }
         match captured {
             Ok(files) => {
                 let of_run = (!before).then_some(run);
-                step.append_entry(Snapshot {
+                self.step.append_entry(Snapshot {
                     call_id: None,
                     of_run,
                     when: when.clone(),
@@ -73,15 +72,17 @@ impl PodEngine {
                 });
             }
             Err(why) => {
-                self.work.capture.capture_failed = true;
+                self.engine.work.capture.capture_failed = true;
                 let message = format!("what commands change here cannot be undone: {why}");
-                step.append_alert(AlertLevel::Warn, AlertSource::Pod, message);
+                self.step.append_alert(AlertLevel::Warn, AlertSource::Pod, message);
             }
         }
         if before {
-            self.dispatch_ready_calls(step);
-        } else if self.process.exit.stop_after_capture && self.process.exit.capturing_after.is_none() {
-            self.process.exit.flush_and_exit(step);
+            self.engine.dispatch_ready_calls(self.step);
+        } else if self.engine.process.exit.stop_after_capture
+            && self.engine.process.exit.capturing_after.is_none()
+        {
+            self.engine.process.exit.flush_and_exit(self.step);
         }
     }
 }

@@ -12,7 +12,7 @@ use minke_record::{
 
 use crate::PodTimer;
 use crate::children::messages::ChildCommand;
-use crate::engine::PodEngine;
+use crate::engine::InputHandler;
 use crate::environment::Environment;
 use crate::exit::ExitState;
 use crate::state::State;
@@ -97,30 +97,30 @@ impl Environment {
     }
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     /// Sends the oldest report if none is in flight.
-    pub(crate) fn send_next_report(&mut self, step: &mut StepBuilder<'_>) {
-        if self.work.report_in_flight.is_some() || self.process.environment.boot.is_none() {
+    pub(crate) fn send_next_report(&mut self) {
+        if self.engine.work.report_in_flight.is_some() || self.engine.process.environment.boot.is_none() {
             return;
         }
-        if let Some(report) = step.state.facts.outbox.front() {
-            self.work.report_in_flight = Some(report.seq);
+        if let Some(report) = self.step.state.facts.outbox.front() {
+            self.engine.work.report_in_flight = Some(report.seq);
             let (seq, to, event) = (report.seq, report.to, report.event.clone());
-            step.add_effect(Effect::Child(ChildCommand::Report { seq, to, event }));
+            self.step.add_effect(Effect::Child(ChildCommand::Report { seq, to, event }));
         }
     }
 
     /// Handles the acknowledgement of a report.
-    pub(crate) fn acknowledge_report(&mut self, step: &mut StepBuilder<'_>, seq: u64) {
-        if self.work.report_in_flight == Some(seq) {
-            self.work.report_in_flight = None;
+    pub(crate) fn acknowledge_report(&mut self, seq: u64) {
+        if self.engine.work.report_in_flight == Some(seq) {
+            self.engine.work.report_in_flight = None;
         }
-        if step.state.facts.outbox.iter().any(|report| report.seq == seq) {
-            step.append_entry(OutboxAck { seq });
+        if self.step.state.facts.outbox.iter().any(|report| report.seq == seq) {
+            self.step.append_entry(OutboxAck { seq });
         }
-        if self.process.exit.outbox_flushing && step.state.facts.outbox.is_empty() {
-            step.add_effect(Effect::ClearTimer { timer: PodTimer::OutboxFlush });
-            self.process.exit.exit_process(step);
+        if self.engine.process.exit.outbox_flushing && self.step.state.facts.outbox.is_empty() {
+            self.step.add_effect(Effect::ClearTimer { timer: PodTimer::OutboxFlush });
+            self.engine.process.exit.exit_process(self.step);
         }
     }
 }

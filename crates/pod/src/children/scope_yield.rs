@@ -7,7 +7,7 @@ use minke_record::ErrorCode;
 
 use crate::ReplyId;
 use crate::children::messages::ChildCommand;
-use crate::engine::PodEngine;
+use crate::engine::InputHandler;
 use crate::input::{CommandRequest, PodCommand};
 use crate::step::{CommandRefusal, Effect, ReplyBody};
 use crate::step_builder::StepBuilder;
@@ -26,59 +26,50 @@ pub(crate) struct ScopeYield {
     waiting_commands: Vec<CommandRequest>,
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     /// Releases the scope on `yield`, unless it is in use.
-    pub(crate) fn yield_scope(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        reply: Option<ReplyId>,
-    ) -> Result<(), CommandRefusal> {
-        let free = step.state.live_children().next().is_none()
-            && self.work.calls.call_progress.is_empty()
-            && self.work.calls.client_calls.is_empty()
-            && self.process.clients.command_count == 0;
+    pub(crate) fn yield_scope(&mut self, reply: Option<ReplyId>) -> Result<(), CommandRefusal> {
+        let free = self.step.state.live_children().next().is_none()
+            && self.engine.work.calls.call_progress.is_empty()
+            && self.engine.work.calls.client_calls.is_empty()
+            && self.engine.process.clients.command_count == 0;
         if !free {
             let message = "children, calls or commands of this pod still use its scope";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        if step.state.parent_session().is_some() {
+        if self.step.state.parent_session().is_some() {
             let message = "this pod's scope is a loan: its parent gets it back when the pod stops";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        self.process.scope_yield.yield_waiters.extend(reply);
-        if !self.process.scope_yield.is_released {
-            self.process.scope_yield.is_released = true;
+        self.engine.process.scope_yield.yield_waiters.extend(reply);
+        if !self.engine.process.scope_yield.is_released {
+            self.engine.process.scope_yield.is_released = true;
         }
-        step.add_effect(Effect::Child(ChildCommand::ReleaseScope));
+        self.step.add_effect(Effect::Child(ChildCommand::ReleaseScope));
         Ok(())
     }
 
     /// Handles a released or acquired scope, or the failure.
-    pub(crate) fn apply_scope_change(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        released: bool,
-        problem: Option<String>,
-    ) {
-        let waiters = std::mem::take(&mut self.process.scope_yield.yield_waiters);
-        self.process.scope_yield.is_released = released;
+    pub(crate) fn apply_scope_change(&mut self, released: bool, problem: Option<String>) {
+        let waiters = std::mem::take(&mut self.engine.process.scope_yield.yield_waiters);
+        self.engine.process.scope_yield.is_released = released;
         if let Some(problem) = problem {
             // The scope is unchanged; report the error to all waiting clients.
-            let waiting = std::mem::take(&mut self.process.scope_yield.waiting_commands).into_iter();
+            let waiting = std::mem::take(&mut self.engine.process.scope_yield.waiting_commands).into_iter();
             for reply in waiters.into_iter().map(Some).chain(waiting.map(|request| request.reply)) {
-                step.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
+                self.step.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
             }
             return;
         }
         if released {
             for reply in waiters {
-                step.accept_request(Some(reply), ReplyBody::Ok);
+                self.step.accept_request(Some(reply), ReplyBody::Ok);
             }
             return;
         }
-        let waiting = std::mem::take(&mut self.process.scope_yield.waiting_commands);
+        let waiting = std::mem::take(&mut self.engine.process.scope_yield.waiting_commands);
         for request in waiting {
-            self.handle_command(step, request);
+            self.handle_command(request);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::calls::digest::call_digest;
 use crate::children::invalid_call;
 use crate::children::messages::{ChildCommand, OutgoingMessage, SpawnRequest};
 use crate::children::table::ChildStarts;
-use crate::engine::PodEngine;
+use crate::engine::{InputHandler, PodEngine};
 use crate::environment::Environment;
 use crate::input::StoppedPod;
 use crate::state::State;
@@ -223,28 +223,29 @@ impl PodEngine {
             ChildCommand::Restore { child: session, name, scope, budget, descendants, message, call_id };
         step.add_effect(Effect::Child(restore));
     }
+}
 
+impl InputHandler<'_, '_> {
     /// Handles `restore_pod`. The reply is sent when the pod runs.
     pub(crate) fn restore_pod(
         &mut self,
-        step: &mut StepBuilder<'_>,
         reply: Option<ReplyId>,
         stopped: StoppedPod,
     ) -> Result<(), CommandRefusal> {
         let session = stopped.session;
-        let known = step.state.child(session).cloned();
-        let waits = self.process.child_starts.starting_children.contains(&session);
+        let known = self.step.state.child(session).cloned();
+        let waits = self.engine.process.child_starts.starting_children.contains(&session);
         if !waits && known.as_ref().is_some_and(|child| child.ended.is_none()) {
             let message = format!("pod `{}` is already running", stopped.name);
             return Err(CommandRefusal::new(minke_record::ErrorCode::AlreadyRunning, message));
         }
-        self.process.child_starts.restore_waiters.extend(reply.map(|reply| (session, reply)));
+        self.engine.process.child_starts.restore_waiters.extend(reply.map(|reply| (session, reply)));
         if waits {
             return Ok(());
         }
-        step.append_spending(&stopped.paid);
+        self.step.append_spending(&stopped.paid);
         let child = known.unwrap_or_else(|| child_from_stopped(stopped));
-        self.restart_child(step, &child, None, None);
+        self.engine.restart_child(self.step, &child, None, None);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::calls::{CallProgress, CallResult};
 use crate::children::messages::ChildCommand;
 use crate::children::table::ChildTable;
 use crate::children::{child_end_phrase, completed_call};
-use crate::engine::PodEngine;
+use crate::engine::{InputHandler, PodEngine};
 use crate::input::CallEnd;
 use crate::run::inbox::describe_event;
 use crate::state::State;
@@ -86,54 +86,52 @@ impl PodEngine {
         step.add_effect(Effect::SetTimer { timer, at: wait.deadline.max(step.now) });
         self.work.children.pod_waits.push(wait);
     }
+}
 
+impl InputHandler<'_, '_> {
     /// After every step: finishes waits that have ended.
-    pub(crate) fn finish_pod_waits(&mut self, step: &mut StepBuilder<'_>) {
-        let message = std::mem::take(&mut self.work.children.message_received);
-        let waits = self.work.children.pod_waits.clone();
+    pub(crate) fn finish_pod_waits(&mut self) {
+        let message = std::mem::take(&mut self.engine.work.children.message_received);
+        let waits = self.engine.work.children.pod_waits.clone();
         for wait in waits {
             let running = matches!(
-                self.work.calls.call_progress.get(&wait.call_id),
+                self.engine.work.calls.call_progress.get(&wait.call_id),
                 Some(CallProgress::Running { .. })
             );
             if !running {
                 // Closed by a pause, a cancel or an end.
-                self.work.children.remove_pod_wait(step, &wait);
+                self.engine.work.children.remove_pod_wait(self.step, &wait);
             } else if wait.reading_text.is_none()
-                && let Some(end) = self.work.children.pod_wait_end(step.state, &wait, message, step.now)
+                && let Some(end) =
+                    self.engine.work.children.pod_wait_end(self.step.state, &wait, message, self.step.now)
             {
-                self.end_pod_wait(step, wait, end);
+                self.end_pod_wait(wait, end);
             }
         }
     }
 
-    fn end_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: PodWait, end: WaitEnd) {
-        self.work.children.remove_pod_wait(step, &wait);
+    pub(crate) fn end_pod_wait(&mut self, wait: PodWait, end: WaitEnd) {
+        self.engine.work.children.remove_pod_wait(self.step, &wait);
         let child = wait.children.first().copied();
         if let (true, WaitEnd::Event, Some(child)) = (wait.wants_text, end, child)
-            && let Some(name) = step.state.child(child).map(|child| child.name.clone())
+            && let Some(name) = self.step.state.child(child).map(|child| child.name.clone())
         {
-            let since = step.state.facts.read_to.get(&child).copied().unwrap_or(0);
+            let since = self.step.state.facts.read_to.get(&child).copied().unwrap_or(0);
             let (call_id, max_bytes, detail) = (wait.call_id.clone(), MAX_TEXT_BYTES, false);
-            self.work.children.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
+            self.engine.work.children.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
             let read = ChildCommand::Read { call_id, child, name, since, max_bytes, detail };
-            return step.add_effect(Effect::Child(read));
+            return self.step.add_effect(Effect::Child(read));
         }
-        let result = self.work.children.pod_wait_result(step.state, &wait, end, None);
-        self.work.calls.settle_call(step, &wait.call_id, result);
-        self.continue_after_call(step);
+        let result = self.engine.work.children.pod_wait_result(self.step.state, &wait, end, None);
+        self.engine.work.calls.settle_call(self.step, &wait.call_id, result);
+        self.continue_after_call();
     }
 
     /// Finishes a wait after its text was read. Returns whether there was such a wait.
-    pub(crate) fn end_pod_wait_with_text(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        id: &CallId,
-        ended: &CallEnd,
-    ) -> bool {
+    pub(crate) fn end_pod_wait_with_text(&mut self, id: &CallId, ended: &CallEnd) -> bool {
         let found = |wait: &PodWait| wait.call_id == *id && wait.reading_text.is_some();
-        let Some(at) = self.work.children.pod_waits.iter().position(found) else { return false };
-        let wait = self.work.children.pod_waits.remove(at);
+        let Some(at) = self.engine.work.children.pod_waits.iter().position(found) else { return false };
+        let wait = self.engine.work.children.pod_waits.remove(at);
         let text = match ended {
             CallEnd::Done(output) => output.content.clone().unwrap_or_else(|| output.summary.clone()),
             CallEnd::Failed { message } | CallEnd::Invalid { message } => {
@@ -141,14 +139,14 @@ impl PodEngine {
             }
             CallEnd::TimedOut { .. } => "(its text could not be read in time)".to_owned(),
         };
-        let result = self.work.children.pod_wait_result(
-            step.state,
+        let result = self.engine.work.children.pod_wait_result(
+            self.step.state,
             &wait,
             wait.reading_text.unwrap_or(WaitEnd::Event),
             Some(text),
         );
-        self.work.calls.settle_call(step, id, result);
-        self.continue_after_call(step);
+        self.engine.work.calls.settle_call(self.step, id, result);
+        self.continue_after_call();
         true
     }
 }

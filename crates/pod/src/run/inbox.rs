@@ -8,7 +8,7 @@ use minke_record::{
     SessionId, SystemEntry, SystemItem, SystemKind, Text, Trigger,
 };
 
-use crate::engine::PodEngine;
+use crate::engine::InputHandler;
 use crate::run::{RunInput, RunStart};
 use crate::state::State;
 use crate::step::{CommandRefusal, ReplyBody};
@@ -41,17 +41,16 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
+impl InputHandler<'_, '_> {
     pub(crate) fn add_notification(
         &mut self,
-        step: &mut StepBuilder<'_>,
         disposition: &Disposition,
         from: Actor,
         message: String,
         wake: bool,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let limit = step.state.manifest.pod.limits.queue;
-        if step.state.facts.notes.len() as u64 >= limit {
+        let limit = self.step.state.manifest.pod.limits.queue;
+        if self.step.state.facts.notes.len() as u64 >= limit {
             let message = format!("the inbox is full: {limit} notes (pod.limits.queue)");
             return Err(CommandRefusal::new(ErrorCode::TooMany, message));
         }
@@ -59,42 +58,47 @@ impl PodEngine {
             return Err(CommandRefusal::new(ErrorCode::InvalidRequest, "`message` is empty"));
         }
         let by = from.clone();
-        step.append_entry(Inbox { from, from_seq: None, event: None, message: Some(message.into()), wake });
-        self.work.children.mark_message_received();
+        self.step.append_entry(Inbox {
+            from,
+            from_seq: None,
+            event: None,
+            message: Some(message.into()),
+            wake,
+        });
+        self.engine.work.children.mark_message_received();
         if wake && *disposition == Disposition::LogAndWake {
-            self.start_run_for_notes(step, Trigger::Notify, by);
+            self.start_run_for_notes(Trigger::Notify, by);
         }
         Ok(ReplyBody::Ok)
     }
 
     pub(crate) fn add_pod_event(
         &mut self,
-        step: &mut StepBuilder<'_>,
         cell: &Disposition,
         event: PodEvent,
         sender: Option<SessionId>,
         from_seq: Option<u64>,
     ) -> Result<ReplyBody, CommandRefusal> {
         if let (Some(sender), Some(seq)) = (sender, from_seq)
-            && step.state.facts.heard.get(&sender).is_some_and(|received| *received >= seq)
+            && self.step.state.facts.heard.get(&sender).is_some_and(|received| *received >= seq)
         {
             return Ok(ReplyBody::Ok); // received before
         }
         let from = Actor { actor: ActorKind::Pod, session: sender, surface: None };
         let wake = event.wakes_parent();
         let received = Some(event.clone());
-        step.append_entry(Inbox { from: from.clone(), from_seq, event: received, message: None, wake });
-        step.forward_event(&event);
+        self.step.append_entry(Inbox { from: from.clone(), from_seq, event: received, message: None, wake });
+        self.step.forward_event(&event);
         if wake && *cell == Disposition::LogAndWake {
-            self.start_run_for_notes(step, Trigger::PodEvent, from);
+            self.start_run_for_notes(Trigger::PodEvent, from);
         }
         Ok(ReplyBody::Ok)
     }
 
     /// Starts a run for the pending notes, if possible; else they wait for the next run.
-    pub(crate) fn start_run_for_notes(&mut self, step: &mut StepBuilder<'_>, trigger: Trigger, by: Actor) {
-        if self.process.run_refusal(step.state).is_none() && step.state.facts.run.is_none() {
-            self.start_run(step, RunStart { trigger, by, input: None });
+    pub(crate) fn start_run_for_notes(&mut self, trigger: Trigger, by: Actor) {
+        if self.engine.process.run_refusal(self.step.state).is_none() && self.step.state.facts.run.is_none() {
+            self.engine.start_run(self.step, RunStart { trigger, by, input: None });
         }
     }
 }

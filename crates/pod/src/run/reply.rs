@@ -15,7 +15,7 @@ use minke_record::{
 };
 
 use crate::PodTimer;
-use crate::engine::PodEngine;
+use crate::engine::InputHandler;
 use crate::run::retry::{self, RetryDecision};
 use crate::status::VISIBLE_WAIT_MS;
 use crate::step::{Effect, LiveEventKind, OpenBlock};
@@ -125,38 +125,38 @@ impl StepBuilder<'_> {
     }
 }
 
-impl PodEngine {
-    pub(crate) fn apply_model_event(&mut self, step: &mut StepBuilder<'_>, call: u64, event: ModelEvent) {
-        if self.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+impl InputHandler<'_, '_> {
+    pub(crate) fn apply_model_event(&mut self, call: u64, event: ModelEvent) {
+        if self.engine.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
             return; // a stopped request
         }
         match event {
-            ModelEvent::BlockStart { index, kind } => self.start_block(step, index, kind),
-            ModelEvent::Delta { index, text } => self.extend_block(step, index, text),
-            ModelEvent::BlockStop { index, end } => self.finish_block(step, index, end),
+            ModelEvent::BlockStart { index, kind } => self.start_block(index, kind),
+            ModelEvent::Delta { index, text } => self.extend_block(index, text),
+            ModelEvent::BlockStop { index, end } => self.finish_block(index, end),
             ModelEvent::Usage(usage) => {
-                if let Some(reply) = &mut self.work.reply.reply_draft {
+                if let Some(reply) = &mut self.engine.work.reply.reply_draft {
                     reply.usage = Some(usage);
                 }
             }
             ModelEvent::StopDetail { text } => {
-                if let Some(reply) = &mut self.work.reply.reply_draft {
+                if let Some(reply) = &mut self.engine.work.reply.reply_draft {
                     reply.stop_detail = Some(text);
                 }
             }
-            ModelEvent::Unknown { kind, text } => step.warn_unknown_block(&kind, &text),
+            ModelEvent::Unknown { kind, text } => self.step.warn_unknown_block(&kind, &text),
             ModelEvent::RecordingPart(_) => {} // only for the recording
             ModelEvent::Recording { blob } => {
-                if let Some(reply) = &mut self.work.reply.reply_draft {
+                if let Some(reply) = &mut self.engine.work.reply.reply_draft {
                     reply.recording = Some(blob);
                 }
             }
-            ModelEvent::Done { stop } => self.finish_reply(step, &stop),
+            ModelEvent::Done { stop } => self.finish_reply(&stop),
         }
     }
 
-    fn start_block(&mut self, step: &mut StepBuilder<'_>, index: u32, kind: BlockKind) {
-        let Some(reply) = &mut self.work.reply.reply_draft else { return };
+    pub(crate) fn start_block(&mut self, index: u32, kind: BlockKind) {
+        let Some(reply) = &mut self.engine.work.reply.reply_draft else { return };
         // Ids of the provider are not stored: they repeat, and a session may continue with another provider.
         let id = CallId(format!("call_{}_{index}", reply.call));
         let start_kind = match &kind {
@@ -167,17 +167,18 @@ impl PodEngine {
             BlockKind::Text | BlockKind::Refusal => None,
         };
         if reply.blocks.insert(index, DraftBlock { kind, id, text: String::new() }).is_some() {
-            return self.fail_invalid_stream(step, &format!("block {index} began twice"));
+            return self.fail_invalid_stream(&format!("block {index} began twice"));
         }
         if let Some(live_kind) = start_kind {
-            step.publish_live(live_kind);
+            self.step.publish_live(live_kind);
         }
     }
 
-    fn extend_block(&mut self, step: &mut StepBuilder<'_>, index: u32, text: String) {
-        let block = self.work.reply.reply_draft.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
+    pub(crate) fn extend_block(&mut self, index: u32, text: String) {
+        let block =
+            self.engine.work.reply.reply_draft.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
         let Some(block) = block else {
-            return self.fail_invalid_stream(step, &format!("a piece of block {index}, which has not begun"));
+            return self.fail_invalid_stream(&format!("a piece of block {index}, which has not begun"));
         };
         block.text.push_str(&text);
         let live_kind = match &block.kind {
@@ -185,52 +186,47 @@ impl PodEngine {
             BlockKind::Thinking => LiveEventKind::ThinkingDelta { text },
             BlockKind::ToolCall { .. } => LiveEventKind::ToolCallArgs { id: block.id.clone(), json: text },
         };
-        step.publish_live(live_kind);
+        self.step.publish_live(live_kind);
     }
 
-    fn finish_block(&mut self, step: &mut StepBuilder<'_>, index: u32, end: BlockEnd) {
-        let Some(reply) = &mut self.work.reply.reply_draft else { return };
+    pub(crate) fn finish_block(&mut self, index: u32, end: BlockEnd) {
+        let Some(reply) = &mut self.engine.work.reply.reply_draft else { return };
         let call = reply.call;
         let by = format!("{}/{}", reply.prompt.route.provider, reply.prompt.route.model);
         let Some(block) = reply.blocks.remove(&index) else {
-            return self.fail_invalid_stream(step, &format!("the end of block {index}, which has not begun"));
+            return self.fail_invalid_stream(&format!("the end of block {index}, which has not begun"));
         };
         reply.has_entries = true;
         reply.has_text |= block.is_text_block() && !block.text.trim().is_empty();
         if block.kind == BlockKind::Refusal {
             reply.refusal = Some(block.text.clone());
         }
-        step.append_entry(AssistantItem { call, item: block.into_item(end, by) });
+        self.step.append_entry(AssistantItem { call, item: block.into_item(end, by) });
     }
 
     /// Fails the request, because a malformed stream is an error of the provider.
-    fn fail_invalid_stream(&mut self, step: &mut StepBuilder<'_>, live_kind: &str) {
-        let Some(call) = self.work.reply.reply_draft.as_ref().map(|reply| reply.call) else { return };
-        step.add_effect(Effect::StopModel { call });
+    pub(crate) fn fail_invalid_stream(&mut self, live_kind: &str) {
+        let Some(call) = self.engine.work.reply.reply_draft.as_ref().map(|reply| reply.call) else { return };
+        self.step.add_effect(Effect::StopModel { call });
         let failure = ModelError {
             kind: ModelErrorKind::Permanent,
             message: format!("the provider's stream is out of order: {live_kind}"),
             status: None,
             retry_after_ms: None,
         };
-        self.handle_model_failure(step, call, failure);
+        self.handle_model_failure(call, failure);
     }
 
-    pub(crate) fn handle_model_failure(
-        &mut self,
-        step: &mut StepBuilder<'_>,
-        call: u64,
-        failure: ModelError,
-    ) {
-        if self.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+    pub(crate) fn handle_model_failure(&mut self, call: u64, failure: ModelError) {
+        if self.engine.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
             return;
         }
-        if self.work.reply.schedule_request_retry(step, &failure) {
+        if self.engine.work.reply.schedule_request_retry(self.step, &failure) {
             return;
         }
-        let Some(run) = &step.state.facts.run else { return };
+        let Some(run) = &self.step.state.facts.run else { return };
         let attempt = run.continued.saturating_add(1);
-        let finished = self.work.reply.finish_draft(step);
+        let finished = self.engine.work.reply.finish_draft(self.step);
         let (call, had_blocks) = (finished.call, finished.had_blocks);
         let retryable = failure.kind.is_retryable();
         let outcome = if had_blocks || failure.kind == ModelErrorKind::Interrupted {
@@ -238,11 +234,11 @@ impl PodEngine {
         } else {
             LlmOutcome::Failed
         };
-        self.work.reply.append_request_end(step, finished, outcome);
-        if step.state.has_model_calls() {
+        self.engine.work.reply.append_request_end(self.step, finished, outcome);
+        if self.step.state.has_model_calls() {
             // Complete calls arrived before the break: they run, and the next request shows their results.
-            self.work.reply.stop_reason = "broken".to_owned();
-            return self.continue_run(step);
+            self.engine.work.reply.stop_reason = "broken".to_owned();
+            return self.engine.continue_run(self.step);
         }
         // A break inside thinking or the only call leaves no entry; the request is repeated all the same.
         if retryable && had_blocks && attempt <= MAX_CONTINUATIONS {
@@ -250,36 +246,39 @@ impl PodEngine {
                 "the reply broke off and is continued ({attempt} of {MAX_CONTINUATIONS}): {}",
                 failure.message
             );
-            step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
-            return self.send_next_request(step, Some(Continues { call, attempt, reason: failure.message }));
+            self.step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+            return self
+                .engine
+                .send_next_request(self.step, Some(Continues { call, attempt, reason: failure.message }));
         }
         let refused = failure.kind == ModelErrorKind::Refused;
         if failure.kind != ModelErrorKind::ContextTooLong
             && !refused
-            && self.try_fallback_model(step, call, &failure)
+            && self.try_fallback_model(call, &failure)
         {
             return;
         }
         let ModelError { message, retry_after_ms, .. } = failure;
         let code = if refused { ErrorCode::Refused } else { ErrorCode::ProviderError };
-        self.fail_run_with(step, RunErrored { code, message, retryable, retry_after_ms });
+        self.engine.fail_run_with(self.step, RunErrored { code, message, retryable, retry_after_ms });
     }
 
     /// Continues the run with the next model of `model.fallback`. Returns whether there is one.
-    fn try_fallback_model(&mut self, step: &mut StepBuilder<'_>, call: u64, failure: &ModelError) -> bool {
-        let failed = self.process.environment.current_route().map(model_name).unwrap_or_default();
+    pub(crate) fn try_fallback_model(&mut self, call: u64, failure: &ModelError) -> bool {
+        let failed = self.engine.process.environment.current_route().map(model_name).unwrap_or_default();
         let next = self
+            .engine
             .process
             .environment
             .boot
             .as_ref()
-            .and_then(|boot| boot.fallbacks.get(self.process.environment.failed_models));
+            .and_then(|boot| boot.fallbacks.get(self.engine.process.environment.failed_models));
         let Some(next) = next.map(model_name) else { return false };
-        self.process.environment.failed_models += 1;
+        self.engine.process.environment.failed_models += 1;
         let message = format!("{failed} is unavailable; the run continues with {next}: {}", failure.message);
-        step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+        self.step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
         let reason = format!("{failed} failed: {}", failure.message);
-        self.send_next_request(step, Some(Continues { call, attempt: 0, reason }));
+        self.engine.send_next_request(self.step, Some(Continues { call, attempt: 0, reason }));
         true
     }
 }
