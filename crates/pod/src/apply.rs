@@ -25,10 +25,22 @@ use crate::state::State;
 const MAX_REMEMBERED_RESUMES: usize = 3;
 
 impl State {
-    /// Applies one entry.
+    /// Applies one entry. Durable state changes only here.
     pub fn apply_entry(&mut self, entry: &Entry) {
-        self.next_seq = entry.seq.saturating_add(1);
-        self.entries_since_carry += 1;
+        EntryFold { state: self }.fold_entry(entry);
+    }
+}
+
+/// The change that one entry makes to the state.
+struct EntryFold<'a> {
+    state: &'a mut State,
+}
+
+impl EntryFold<'_> {
+    /// Applies one entry.
+    fn fold_entry(&mut self, entry: &Entry) {
+        self.state.next_seq = entry.seq.saturating_add(1);
+        self.state.entries_since_carry += 1;
         match &entry.kind {
             Kind::SessionStart(e) => self.apply_session_start(e, entry.ts),
             Kind::Opened(e) => self.apply_opened(e),
@@ -40,7 +52,7 @@ impl State {
             Kind::Dequeued(e) => self.apply_dequeued(e),
             Kind::Inbox(e) => self.apply_inbox(e, entry.seq),
             Kind::SystemEntry(e) => self.apply_system_entry(e),
-            Kind::Pruned(e) => self.facts.pruned_to = Some(e.to_seq),
+            Kind::Pruned(e) => self.state.facts.pruned_to = Some(e.to_seq),
             Kind::LlmCall(e) => self.apply_llm_call(e),
             Kind::AssistantItem(e) => self.apply_assistant_item(e),
             Kind::LlmUsage(e) => self.apply_llm_usage(e),
@@ -51,53 +63,58 @@ impl State {
             Kind::RunCompleted(e) => {
                 let spent = e.reason.as_ref().is_some_and(|reason| reason.starts_with(BUDGET_SPENT_PREFIX));
                 self.apply_run_end(entry.run, EndResult::Completed(e.result.clone()));
-                self.facts.held |= spent;
+                self.state.facts.held |= spent;
             }
             Kind::RunErrored(e) => self.apply_run_end(entry.run, EndResult::Errored(e.code.clone())),
             Kind::Ask(e) => self.apply_ask(e),
             Kind::Answer(e) => self.apply_answer(e),
             Kind::Grant(e) => {
-                self.facts.grants.push(Granted {
+                self.state.facts.grants.push(Granted {
                     rule: e.rule.clone(),
                     reach: e.reach.clone(),
                     scripts: e.scripts.clone(),
                 });
             }
-            Kind::Child(e) => self.apply_child(e),
-            Kind::ChildEnd(e) => self.apply_child_end(e),
-            Kind::ChildSpent(e) => self.apply_child_spending(e),
+            Kind::Child(e) => self.state.apply_child(e),
+            Kind::ChildEnd(e) => self.state.apply_child_end(e),
+            Kind::ChildSpent(e) => self.state.apply_child_spending(e),
             Kind::Outbox(e) => {
-                self.facts.outbox.push_back(Report { seq: entry.seq, to: e.to, event: e.event.clone() });
+                self.state.facts.outbox.push_back(Report {
+                    seq: entry.seq,
+                    to: e.to,
+                    event: e.event.clone(),
+                });
             }
-            Kind::OutboxAck(e) => self.facts.outbox.retain(|report| report.seq != e.seq),
+            Kind::OutboxAck(e) => self.state.facts.outbox.retain(|report| report.seq != e.seq),
             Kind::StateChange(e) => {
-                if let Some(last) = self.facts.last.as_mut().filter(|_| e.state == StateWord::Abandoned) {
+                if let Some(last) = self.state.facts.last.as_mut().filter(|_| e.state == StateWord::Abandoned)
+                {
                     last.abandoned = true;
                 }
-                if let Some(run) = &mut self.facts.run {
+                if let Some(run) = &mut self.state.facts.run {
                     run.waits_until = e.until.filter(|_| e.state == StateWord::Waiting);
                 }
             }
             Kind::Goal(e) => self.apply_goal(e),
             Kind::Task(e) => self.apply_task(e),
             Kind::Snapshot(e) => {
-                if let Some(run) = self.facts.run.as_mut().filter(|_| e.call_id.is_none()) {
+                if let Some(run) = self.state.facts.run.as_mut().filter(|_| e.call_id.is_none()) {
                     run.captured |= e.when == SnapshotWhen::Before;
                 }
             }
             Kind::ReadTo(e) => {
-                self.facts.read_to.insert(e.session, e.seq);
+                self.state.facts.read_to.insert(e.session, e.seq);
             }
             Kind::ConfigChanged(e) => {
-                self.facts.config.insert(e.key.clone(), e.value.clone());
+                self.state.facts.config.insert(e.key.clone(), e.value.clone());
                 if e.key == crate::budget::BUDGET_KEY {
-                    self.facts.budget = serde_json::from_value(e.value.clone()).ok();
+                    self.state.facts.budget = serde_json::from_value(e.value.clone()).ok();
                 }
                 self.reload_manifest();
             }
-            Kind::Renamed(e) => self.facts.name = Some(e.name.clone()),
-            Kind::Archived(_) => self.facts.archived = true,
-            Kind::Unarchived(_) => self.facts.archived = false,
+            Kind::Renamed(e) => self.state.facts.name = Some(e.name.clone()),
+            Kind::Archived(_) => self.state.facts.archived = true,
+            Kind::Unarchived(_) => self.state.facts.archived = false,
             // The segment that a rewind starts holds its effect on the context.
             Kind::Rewound(_)
             | Kind::Progress(_)
@@ -106,22 +123,24 @@ impl State {
             | Kind::Extension(_)
             | Kind::Unknown(_) => {}
         }
-        if let Some(job) = self.facts.job.as_mut().filter(|_| !matches!(entry.kind, Kind::SessionStart(_))) {
+        if let Some(job) =
+            self.state.facts.job.as_mut().filter(|_| !matches!(entry.kind, Kind::SessionStart(_)))
+        {
             minke_thread::job_fold::apply_entry(job, entry);
         }
-        self.facts.last_ts = self.facts.last_ts.max(entry.ts);
+        self.state.facts.last_ts = self.state.facts.last_ts.max(entry.ts);
     }
 
     /// Sets the facts of a new session. A fork inherits some from its parent.
     fn apply_session_start(&mut self, e: &SessionStart, ts: u64) {
-        let parent = std::mem::take(&mut self.facts);
+        let parent = std::mem::take(&mut self.state.facts);
         let fork = e.from.is_some();
         if !fork {
-            self.context = ModelContext::default();
-            self.segment = None;
-            self.entries_since_carry = 1;
+            self.state.context = ModelContext::default();
+            self.state.segment = None;
+            self.state.entries_since_carry = 1;
         }
-        self.facts = SessionFacts {
+        self.state.facts = SessionFacts {
             about: Some(About {
                 session: e.session,
                 created: ts,
@@ -149,40 +168,40 @@ impl State {
     /// Copies context, tasks, goal and configuration of the parent into a fork.
     fn inherit_from_parent(&mut self, parent: SessionFacts) {
         // Open calls are copied only because the first step of the fork closes them as `cancelled`.
-        self.facts.calls = parent.calls.into_iter().filter(|call| call.by.is_none()).collect();
-        for call in &mut self.facts.calls {
+        self.state.facts.calls = parent.calls.into_iter().filter(|call| call.by.is_none()).collect();
+        for call in &mut self.state.facts.calls {
             if matches!(call.stage, CallStage::Asked(_)) {
                 call.stage = CallStage::Wished;
             }
         }
-        self.facts.tasks = parent.tasks;
-        self.facts.task_ids = parent.task_ids;
-        self.facts.goal = parent.goal;
-        self.facts.config = parent.config;
-        self.facts.segment = parent.segment;
-        self.facts.pruned_to = parent.pruned_to;
-        self.facts.instructed = parent.instructed;
+        self.state.facts.tasks = parent.tasks;
+        self.state.facts.task_ids = parent.task_ids;
+        self.state.facts.goal = parent.goal;
+        self.state.facts.config = parent.config;
+        self.state.facts.segment = parent.segment;
+        self.state.facts.pruned_to = parent.pruned_to;
+        self.state.facts.instructed = parent.instructed;
         // Call ids contain the request number, so a fork continues the count.
-        self.facts.llm_calls = parent.llm_calls;
-        self.facts.llm_ended = parent.llm_ended;
+        self.state.facts.llm_calls = parent.llm_calls;
+        self.state.facts.llm_ended = parent.llm_ended;
     }
 
     fn apply_opened(&mut self, e: &Opened) {
-        self.facts.epoch = e.epoch;
-        self.facts.visiting = e.holder == Holder::Visit;
+        self.state.facts.epoch = e.epoch;
+        self.state.facts.visiting = e.holder == Holder::Visit;
         if e.holder == Holder::Pod {
-            self.facts.woken = false;
+            self.state.facts.woken = false;
         }
     }
 
     fn apply_segment_start(&mut self, e: &SegmentStart, seq: u64) {
         self.reset_context(&e.history, e.carry.inline().map(Box::as_ref));
-        self.facts.segment = e.segment;
+        self.state.facts.segment = e.segment;
         if matches!(e.reason, SegmentReason::Compaction | SegmentReason::Rewind) {
             // The shown instructions may have left the context.
-            self.facts.instructed.clear();
+            self.state.facts.instructed.clear();
         }
-        self.segment = Some(ContextSegment {
+        self.state.segment = Some(ContextSegment {
             number: e.segment,
             start: seq,
             system_prompt: e.system_prompt.clone(),
@@ -195,13 +214,13 @@ impl State {
     /// the entry just before it (a configuration change) or the end of a fork's prefix.
     fn reset_context(&mut self, history: &History, carry: Option<&SessionFacts>) {
         if let History::Here(items) = history {
-            self.context = ModelContext::new(items.clone());
-            self.entries_since_carry = 0;
+            self.state.context = ModelContext::new(items.clone());
+            self.state.entries_since_carry = 0;
         }
         if let Some(facts) = carry {
             // Most carries repeat known facts, so the manifest is parsed only on a change.
-            let same = facts.about == self.facts.about && facts.config == self.facts.config;
-            self.facts = facts.clone();
+            let same = facts.about == self.state.facts.about && facts.config == self.state.facts.config;
+            self.state.facts = facts.clone();
             if !same {
                 self.reload_manifest();
             }
@@ -210,15 +229,15 @@ impl State {
 
     fn apply_invoke(&mut self, e: &Invoke, entry: &Entry) {
         let Some(id) = entry.run else { return };
-        self.facts.held = false;
+        self.state.facts.held = false;
         // A person's resume does not count: only automatic resumes can loop.
         if e.trigger == Trigger::Resume && e.by.actor != ActorKind::Person {
-            self.facts.resumes.push_back(entry.ts);
-            while self.facts.resumes.len() > MAX_REMEMBERED_RESUMES {
-                self.facts.resumes.pop_front();
+            self.state.facts.resumes.push_back(entry.ts);
+            while self.state.facts.resumes.len() > MAX_REMEMBERED_RESUMES {
+                self.state.facts.resumes.pop_front();
             }
         }
-        self.facts.run = Some(OpenRun {
+        self.state.facts.run = Some(OpenRun {
             captured: false,
             id,
             trigger: e.trigger.clone(),
@@ -237,9 +256,9 @@ impl State {
     }
 
     fn apply_user_input(&mut self, e: &UserInput) {
-        let at = self.context.len() as u64;
-        self.context.push(flatten_input(&e.segments));
-        if let Some(run) = &mut self.facts.run {
+        let at = self.state.context.len() as u64;
+        self.state.context.push(flatten_input(&e.segments));
+        if let Some(run) = &mut self.state.facts.run {
             run.input_at.get_or_insert(at);
             let id = run.id;
             self.remember_op(&e.op_id, OpOutcome::Run(id));
@@ -248,11 +267,11 @@ impl State {
 
     fn apply_queued_input(&mut self, e: &QueuedInput) {
         self.remember_op(&e.op_id, OpOutcome::Queued(e.id));
-        self.facts.woken |= self.facts.visiting;
-        if self.facts.run.is_none() && e.mode == QueueMode::Queue {
-            self.facts.held = false;
+        self.state.facts.woken |= self.state.facts.visiting;
+        if self.state.facts.run.is_none() && e.mode == QueueMode::Queue {
+            self.state.facts.held = false;
         }
-        self.facts.queue.push_back(Queued {
+        self.state.facts.queue.push_back(Queued {
             id: e.id,
             segments: e.segments.clone(),
             op_id: e.op_id.clone(),
@@ -264,8 +283,8 @@ impl State {
 
     /// Removes an input from the queue. The run remembers steering input in case of a rollback.
     fn apply_dequeued(&mut self, e: &Dequeued) {
-        let Some(at) = self.facts.queue.iter().position(|queued| queued.id == e.id) else { return };
-        if let (Some(queued), Some(run)) = (self.facts.queue.remove(at), &mut self.facts.run)
+        let Some(at) = self.state.facts.queue.iter().position(|queued| queued.id == e.id) else { return };
+        if let (Some(queued), Some(run)) = (self.state.facts.queue.remove(at), &mut self.state.facts.run)
             && e.why == DequeueReason::Steered
             && !run.produced
         {
@@ -275,15 +294,15 @@ impl State {
 
     fn apply_inbox(&mut self, e: &Inbox, seq: u64) {
         if let (Some(sender), Some(from_seq)) = (e.from.session, e.from_seq) {
-            let heard = self.facts.heard.entry(sender).or_insert(from_seq);
+            let heard = self.state.facts.heard.entry(sender).or_insert(from_seq);
             *heard = (*heard).max(from_seq);
         }
         if let (Some(sender), Some(event)) = (e.from.session, &e.event) {
-            self.apply_child_report(sender, event, seq);
+            self.state.apply_child_report(sender, event, seq);
         }
-        self.facts.woken |= self.facts.visiting && e.wake;
+        self.state.facts.woken |= self.state.facts.visiting && e.wake;
         if !e.event.as_ref().is_some_and(PodEvent::is_bookkeeping) {
-            self.facts.notes.push_back(Note {
+            self.state.facts.notes.push_back(Note {
                 seq,
                 from: e.from.clone(),
                 event: e.event.clone(),
@@ -294,24 +313,24 @@ impl State {
     }
 
     fn apply_system_entry(&mut self, e: &SystemEntry) {
-        let at = self.context.len() as u64;
-        self.context.push(e.item.to_item());
-        self.remember_instructions(&e.item);
+        let at = self.state.context.len() as u64;
+        self.state.context.push(e.item.to_item());
+        self.state.remember_instructions(&e.item);
         if e.item.kind == SystemKind::TaskReminder {
-            self.facts.since_task = 0;
+            self.state.facts.since_task = 0;
         }
         let Some(seq) = e.note else { return };
         self.drain_note(seq);
         // A run without an input was started for its notes: a rollback returns to the state before them.
-        if let Some(run) = self.facts.run.as_mut().filter(|run| !run.produced) {
+        if let Some(run) = self.state.facts.run.as_mut().filter(|run| !run.produced) {
             run.input_at.get_or_insert(at);
         }
     }
 
     /// Removes a shown note from the inbox. The run remembers it in case of a rollback.
     fn drain_note(&mut self, seq: u64) {
-        let Some(at) = self.facts.notes.iter().position(|note| note.seq == seq) else { return };
-        if let (Some(note), Some(run)) = (self.facts.notes.remove(at), &mut self.facts.run)
+        let Some(at) = self.state.facts.notes.iter().position(|note| note.seq == seq) else { return };
+        if let (Some(note), Some(run)) = (self.state.facts.notes.remove(at), &mut self.state.facts.run)
             && !run.produced
         {
             run.drained.push(note);
@@ -319,18 +338,19 @@ impl State {
     }
 
     fn apply_llm_call(&mut self, e: &LlmCall) {
-        self.facts.llm_calls = e.call.saturating_add(1);
-        self.facts.requests = self.facts.requests.saturating_add(1);
-        if let Some(lost) = self.facts.open_llm.take().filter(|open| !open.counted) {
+        self.state.facts.llm_calls = e.call.saturating_add(1);
+        self.state.facts.requests = self.state.facts.requests.saturating_add(1);
+        if let Some(lost) = self.state.facts.open_llm.take().filter(|open| !open.counted) {
             // The process died before the request ended, so its usage is unknown.
-            self.facts.unended =
-                self.facts.unended.combined_with(&crate::budget::reserved_spend(&lost.reserved));
+            self.state.facts.unended =
+                self.state.facts.unended.combined_with(&crate::budget::reserved_spend(&lost.reserved));
         }
-        self.facts.open_llm = Some(OpenLlm { call: e.call, reserved: e.reserved.clone(), counted: false });
+        self.state.facts.open_llm =
+            Some(OpenLlm { call: e.call, reserved: e.reserved.clone(), counted: false });
         if e.purpose == Purpose::Turn {
-            self.facts.since_task = self.facts.since_task.saturating_add(1);
+            self.state.facts.since_task = self.state.facts.since_task.saturating_add(1);
         }
-        if let Some(run) = self.facts.run.as_mut().filter(|_| e.purpose == Purpose::Turn) {
+        if let Some(run) = self.state.facts.run.as_mut().filter(|_| e.purpose == Purpose::Turn) {
             run.turn = e.turn;
             run.in_turn = true;
             run.continued = e.continues.as_ref().map_or(0, |c| c.attempt);
@@ -339,7 +359,7 @@ impl State {
 
     fn apply_assistant_item(&mut self, e: &AssistantItem) {
         if let Item::ToolCall { call_id, name, arguments } = &e.item {
-            self.facts.calls.push(OpenCall {
+            self.state.facts.calls.push(OpenCall {
                 call_id: call_id.clone(),
                 tool: name.clone(),
                 arguments: arguments.clone(),
@@ -347,14 +367,14 @@ impl State {
                 by: None,
             });
         }
-        if let Some(run) = &mut self.facts.run {
+        if let Some(run) = &mut self.state.facts.run {
             run.produced = true;
         }
-        self.context.push(e.item.clone());
+        self.state.context.push(e.item.clone());
     }
 
     fn apply_llm_usage(&mut self, e: &LlmUsage) {
-        let usage = &mut self.facts.usage;
+        let usage = &mut self.state.facts.usage;
         usage.calls += 1;
         usage.input = usage.input.saturating_add(e.input);
         usage.output = usage.output.saturating_add(e.output);
@@ -364,21 +384,22 @@ impl State {
             Some(cost) => usage.cost_usd += cost,
             None => usage.unknown_cost += 1,
         }
-        if let Some(open) = self.facts.open_llm.as_mut().filter(|open| open.call == e.call) {
+        if let Some(open) = self.state.facts.open_llm.as_mut().filter(|open| open.call == e.call) {
             open.counted = true;
         }
     }
 
     fn apply_llm_end(&mut self, e: &LlmEnd) {
-        self.facts.llm_ended += 1;
-        self.facts.recorded = self.facts.recorded.saturating_add(e.stream_bytes.unwrap_or(0));
-        if let Some(open) = self.facts.open_llm.take_if(|open| open.call == e.call)
+        self.state.facts.llm_ended += 1;
+        self.state.facts.recorded = self.state.facts.recorded.saturating_add(e.stream_bytes.unwrap_or(0));
+        if let Some(open) = self.state.facts.open_llm.take_if(|open| open.call == e.call)
             && !open.counted
             && matches!(e.outcome, LlmOutcome::Broken | LlmOutcome::Cancelled)
         {
             // The provider read the input; the usage of the partial reply is unknown.
             let input = Reserved { output: 0, usd: None, ..open.reserved };
-            self.facts.unended = self.facts.unended.combined_with(&crate::budget::reserved_spend(&input));
+            self.state.facts.unended =
+                self.state.facts.unended.combined_with(&crate::budget::reserved_spend(&input));
         }
     }
 
@@ -391,7 +412,7 @@ impl State {
             own: e.own,
         }));
         if let Some(pod) = e.action.pod.as_ref().filter(|_| e.own && e.action.side_effects) {
-            self.clear_child_report(pod);
+            self.state.clear_child_report(pod);
         }
         match self.call_mut(&e.call_id) {
             Some(call) => {
@@ -401,7 +422,7 @@ impl State {
                     call.arguments = arguments.clone();
                 }
             }
-            None => self.facts.calls.push(OpenCall {
+            None => self.state.facts.calls.push(OpenCall {
                 call_id: e.call_id.clone(),
                 tool: e.tool.clone(),
                 arguments: e.arguments.clone().unwrap_or_default(),
@@ -413,13 +434,13 @@ impl State {
 
     fn apply_tool_result(&mut self, e: &ToolResult) {
         if let Item::ToolResult { call_id, .. } = &e.item {
-            self.facts.calls.retain(|call| call.call_id != *call_id);
+            self.state.facts.calls.retain(|call| call.call_id != *call_id);
             if e.outcome == Outcome::Done {
-                self.mark_child_ready(call_id);
+                self.state.mark_child_ready(call_id);
             }
         }
         if e.by.is_none() {
-            self.context.push(e.item.clone());
+            self.state.context.push(e.item.clone());
         }
         for seq in &e.notes {
             self.drain_note(*seq);
@@ -427,7 +448,7 @@ impl State {
     }
 
     fn apply_turn_end(&mut self, e: &TurnEnd) {
-        if let Some(run) = &mut self.facts.run {
+        if let Some(run) = &mut self.state.facts.run {
             run.turn = e.turn.saturating_add(1);
             run.in_turn = false;
             run.continued = 0;
@@ -435,20 +456,20 @@ impl State {
     }
 
     fn apply_run_end(&mut self, id: Option<RunId>, result: EndResult) {
-        let Some(run) = self.facts.run.take_if(|run| id.is_none_or(|id| id == run.id)) else { return };
+        let Some(run) = self.state.facts.run.take_if(|run| id.is_none_or(|id| id == run.id)) else { return };
         if result == EndResult::Completed(RunResult::RolledBack) {
-            self.facts.instructed.clear();
+            self.state.facts.instructed.clear();
             if let Some(at) = run.input_at {
-                self.context.truncate(usize::try_from(at).unwrap_or(usize::MAX));
+                self.state.context.truncate(usize::try_from(at).unwrap_or(usize::MAX));
             }
             for note in run.drained.into_iter().rev() {
-                self.facts.notes.push_front(note);
+                self.state.facts.notes.push_front(note);
             }
             for queued in run.steered.into_iter().rev() {
-                self.facts.queue.push_front(queued);
+                self.state.facts.queue.push_front(queued);
             }
         }
-        self.facts.held = match &result {
+        self.state.facts.held = match &result {
             EndResult::Completed(
                 RunResult::Finished | RunResult::LimitReached | RunResult::RolledBack | RunResult::Other(_),
             ) => false,
@@ -456,7 +477,7 @@ impl State {
             | EndResult::Errored(_) => true,
         };
         let interrupted = result == EndResult::Completed(RunResult::Interrupted);
-        self.facts.last = Some(EndedRun {
+        self.state.facts.last = Some(EndedRun {
             waits_until: run.waits_until.filter(|_| interrupted),
             id: run.id,
             trigger: run.trigger,
@@ -472,7 +493,7 @@ impl State {
         if let Some(call) = e.subject.call_id.as_ref().and_then(|id| self.call_mut(id)) {
             call.stage = CallStage::Asked(e.id);
         }
-        self.facts.asks.push(OpenAsk {
+        self.state.facts.asks.push(OpenAsk {
             id: e.id,
             ask: e.ask.clone(),
             subject: e.subject.clone(),
@@ -482,14 +503,14 @@ impl State {
     }
 
     fn apply_answer(&mut self, e: &Answer) {
-        let Some(at) = self.facts.asks.iter().position(|ask| ask.id == e.id) else { return };
-        let ask = self.facts.asks.remove(at);
-        self.facts.answered.push_back(AnsweredAsk { id: e.id, decision: e.decision.clone() });
-        while self.facts.answered.len() > limits::REMEMBERED_ANSWERS {
-            self.facts.answered.pop_front();
+        let Some(at) = self.state.facts.asks.iter().position(|ask| ask.id == e.id) else { return };
+        let ask = self.state.facts.asks.remove(at);
+        self.state.facts.answered.push_back(AnsweredAsk { id: e.id, decision: e.decision.clone() });
+        while self.state.facts.answered.len() > limits::REMEMBERED_ANSWERS {
+            self.state.facts.answered.pop_front();
         }
-        self.facts.woken |= self.facts.visiting;
-        let asked = self.facts.calls.iter_mut().find(|call| call.stage == CallStage::Asked(e.id));
+        self.state.facts.woken |= self.state.facts.visiting;
+        let asked = self.state.facts.calls.iter_mut().find(|call| call.stage == CallStage::Asked(e.id));
         if let Some(call) = asked {
             call.stage = CallStage::Answered {
                 digest: ask.subject.digest,
@@ -502,7 +523,7 @@ impl State {
     }
 
     fn apply_goal(&mut self, e: &Goal) {
-        self.facts.goal = match e.change {
+        self.state.facts.goal = match e.change {
             GoalChange::Done | GoalChange::Clear => None,
             GoalChange::Set | GoalChange::Advance | GoalChange::Other(_) => {
                 Some(GoalFact { change: e.change.clone(), text: e.text.clone(), used: e.used })
@@ -511,13 +532,13 @@ impl State {
     }
 
     fn apply_task(&mut self, e: &Task) {
-        self.facts.task_ids = self.facts.task_ids.max(e.id);
-        self.facts.since_task = 0;
-        let at = self.facts.tasks.iter().position(|task| task.id == e.id);
-        self.facts.tasks.retain(|task| task.id != e.id);
+        self.state.facts.task_ids = self.state.facts.task_ids.max(e.id);
+        self.state.facts.since_task = 0;
+        let at = self.state.facts.tasks.iter().position(|task| task.id == e.id);
+        self.state.facts.tasks.retain(|task| task.id != e.id);
         if e.status != TaskStatus::Deleted {
-            let at = at.unwrap_or(usize::MAX).min(self.facts.tasks.len());
-            self.facts.tasks.insert(
+            let at = at.unwrap_or(usize::MAX).min(self.state.facts.tasks.len());
+            self.state.facts.tasks.insert(
                 at,
                 TaskFact {
                     id: e.id,
@@ -532,37 +553,40 @@ impl State {
     fn remember_op(&mut self, op_id: &Option<String>, gave: OpOutcome) {
         let Some(op_id) = op_id else { return };
         // A queued input keeps the reply that its sender got.
-        if self.op_result(op_id).is_some() {
+        if self.state.op_result(op_id).is_some() {
             return;
         }
-        self.facts.op_ids.push_back(OpDone { op_id: op_id.clone(), gave });
-        while self.facts.op_ids.len() > limits::REMEMBERED_OP_IDS {
-            self.facts.op_ids.pop_front();
+        self.state.facts.op_ids.push_back(OpDone { op_id: op_id.clone(), gave });
+        while self.state.facts.op_ids.len() > limits::REMEMBERED_OP_IDS {
+            self.state.facts.op_ids.pop_front();
         }
     }
 
     /// Parses the session's manifest with all later changes. An invalid change is ignored.
     fn reload_manifest(&mut self) {
-        let Some(about) = &self.facts.about else { return };
-        (self.parent_limits, self.parent_limits_error) = ParentLimits::from_mandate(about.mandate.as_ref());
-        self.budget_mandate = crate::budget::BudgetMandate::from_mandate(about.mandate.as_ref());
+        let Some(about) = &self.state.facts.about else { return };
+        (self.state.parent_limits, self.state.parent_limits_error) =
+            ParentLimits::from_mandate(about.mandate.as_ref());
+        self.state.budget_mandate = crate::budget::BudgetMandate::from_mandate(about.mandate.as_ref());
         let mut value = about.manifest.clone();
         // `set{budget}` is applied on top of the granted budget, not to the manifest (`budget`).
-        for (key, change) in self.facts.config.iter().filter(|(key, _)| *key != crate::budget::BUDGET_KEY) {
+        for (key, change) in
+            self.state.facts.config.iter().filter(|(key, _)| *key != crate::budget::BUDGET_KEY)
+        {
             let mut changed = value.clone();
             set_json_key(&mut changed, key, change.clone());
             if Manifest::from_value(&changed).is_ok() {
                 value = changed;
             }
         }
-        (self.manifest, self.manifest_error) = match Manifest::from_value(&value) {
+        (self.state.manifest, self.state.manifest_error) = match Manifest::from_value(&value) {
             Ok(manifest) => (manifest, None),
             Err(e) => (Manifest::default(), Some(e.to_string())),
         };
     }
 
     fn call_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {
-        self.facts.calls.iter_mut().find(|call| call.call_id == *id)
+        self.state.facts.calls.iter_mut().find(|call| call.call_id == *id)
     }
 }
 

@@ -11,10 +11,13 @@ use serde_json::Value;
 
 use crate::PodTimer;
 use crate::children::state::HeldBudget;
+use crate::engine::{InputHandler, PodEngine, ProcessState};
+use crate::environment::Environment;
+use crate::exit::StopMode;
 use crate::input::ModelCost;
-use crate::pod::{Pod, StepBuilder, StopMode};
 use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
+use crate::step_builder::StepBuilder;
 
 /// The key of `set{budget}`.
 pub const BUDGET_KEY: &str = "budget";
@@ -134,174 +137,16 @@ pub(crate) struct Reservation {
     pub(crate) usd: Option<f64>,
 }
 
-impl Pod {
-    /// Returns the price and limits of the current model, if known.
-    fn model_cost(&self) -> Option<&ModelCost> {
-        let route = self.current_route()?;
-        let changed = self.volatile.changed_cost.iter();
-        let known = self.volatile.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
-        changed.chain(known).find(|cost| cost.route == *route)
-    }
-
-    /// Returns the prices of all usable models for the segment; replay needs them.
-    pub(crate) fn known_costs(&self) -> Option<Vec<ModelCost>> {
-        let granted = self.state.granted_budget();
-        let counts = granted.usd.is_some() || granted.tokens.is_some();
-        let known = self.volatile.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
-        counts.then(|| self.volatile.changed_cost.iter().chain(known).cloned().collect())
-    }
-
-    /// Returns the output limit for a reply of the current model.
-    fn max_output_tokens(&self) -> u64 {
-        let wanted = self.state.manifest.worker.max_tokens;
-        let can = self.model_cost().and_then(|cost| cost.max_output);
-        match (wanted, can) {
-            (Some(wanted), Some(can)) => wanted.min(can),
-            (one, None) | (None, one) => one.unwrap_or(DEFAULT_OUTPUT_TOKENS),
-        }
-    }
-
-    /// Reserves budget for a request with this input. Returns `None` if nothing is limited, or why it does
-    /// not fit.
-    pub(crate) fn reserve_budget(&self, input: u64) -> Result<Option<Reservation>, String> {
-        let left = self.state.remaining_budget();
-        if left.tokens.is_none() && left.usd.is_none() {
-            return Ok(None);
-        }
-        let price = self.model_cost().and_then(|cost| cost.price);
-        let most = self.max_output_tokens();
-        let least = MIN_OUTPUT_TOKENS.min(most);
-        let mut output_tokens = most;
-        if let Some(tokens) = left.tokens {
-            output_tokens = output_tokens.min(tokens.saturating_sub(input));
-            if output_tokens < least {
-                return Err(format!(
-                    "{tokens} tokens are left, and the next request needs {}",
-                    input.saturating_add(least)
-                ));
-            }
-        }
-        let Some(usd) = left.usd else { return Ok(Some(Reservation { output_tokens, usd: None })) };
-        // A reply can cost more than its price predicts, so the budget may already be spent.
-        if usd <= 0.0 && self.state.total_spent().usd > 0.0 {
-            return Err("no dollars are left".to_owned());
-        }
-        let Some(price) = price else { return Ok(Some(Reservation { output_tokens, usd: None })) };
-        let read = input as f64 * price.input;
-        if price.output > 0.0 {
-            let room = ((usd - read) / price.output).max(0.0);
-            // A float too large for u64 saturates; then dollars are not the limit.
-            output_tokens = output_tokens.min(room as u64);
-        }
-        if output_tokens < least || (price.input > 0.0 && read > usd) {
-            let needs = read + least as f64 * price.output;
-            return Err(format!("{usd:.4} USD are left, and the next request needs {needs:.4}"));
-        }
-        Ok(Some(Reservation { output_tokens, usd: Some(read + output_tokens as f64 * price.output) }))
-    }
-
-    /// Reserves budget for a request from the current context.
-    pub(crate) fn reserve_for_context(&mut self) -> Result<Option<Reservation>, String> {
-        let left = self.state.remaining_budget();
-        if left.tokens.is_none() && left.usd.is_none() {
-            return Ok(None);
-        }
-        let State { segment, context, .. } = &mut self.state;
-        let input = segment.as_ref().map_or(0, |segment| context.input_tokens(segment));
-        self.reserve_budget(input)
-    }
-
-    /// Returns why the budget allows no new run.
-    pub(crate) fn budget_refusal(&self) -> Option<CommandRefusal> {
-        let refuse = |message: String| Some(CommandRefusal::new(ErrorCode::BudgetExceeded, message));
-        let granted = self.state.granted_budget();
-        if granted.is_empty() {
-            return None;
-        }
-        let left = self.state.remaining_budget();
-        if left.turns == Some(0) {
-            return refuse(format!("{BUDGET_SPENT_PREFIX}no requests are left (budget.turns); {RAISE_HINT}"));
-        }
-        if self.state.wall_deadline().is_some_and(|end| self.volatile.now >= end) {
-            return refuse(format!(
-                "{BUDGET_SPENT_PREFIX}the time limit has passed (budget.wall_s); {RAISE_HINT}"
-            ));
-        }
-        if granted.usd.is_some()
-            && granted.tokens.is_none()
-            && self.model_cost().and_then(|cost| cost.price).is_none()
-        {
-            return refuse(UNKNOWN_PRICE_MESSAGE.to_owned());
-        }
-        match self.reserve_budget(0) {
-            Err(why) => refuse(format!("{BUDGET_SPENT_PREFIX}{why}; {RAISE_HINT}")),
-            Ok(_) => None,
-        }
-    }
-
-    /// Ends the run because the budget is spent.
-    pub(crate) fn end_run_for_budget(&mut self, step: &mut StepBuilder, why: &str) {
-        self.end_run(step, RunResult::LimitReached, Some(format!("{BUDGET_SPENT_PREFIX}{why}")));
-    }
-
-    /// Returns a child's budget: the requested one, else half of the remaining budget; never more than
-    /// remains.
-    pub(crate) fn child_budget(&self, wanted: Option<Budget>) -> Result<Option<Budget>, String> {
-        let left = self.state.remaining_budget();
-        let wanted = wanted.unwrap_or_default();
-        let over = |key: &str, wanted: String, left: String| {
-            format!("`budget.{key}` is {wanted}, but only {left} are left")
-        };
-        if left.children == Some(0) {
-            return Err("your budget allows no more spawns (budget.children)".to_owned());
-        }
-        let tokens = match (wanted.tokens, left.tokens) {
-            (Some(wanted), Some(left)) if wanted > left => {
-                return Err(over("tokens", wanted.to_string(), left.to_string()));
-            }
-            (Some(wanted), _) => Some(wanted),
-            (None, left) => left.map(|left| left / 2),
-        };
-        let usd = match (wanted.usd, left.usd) {
-            (Some(wanted), Some(left)) if wanted > left => {
-                return Err(over("usd", format!("{wanted:.4}"), format!("{left:.4}")));
-            }
-            (Some(wanted), _) => Some(wanted),
-            (None, left) => left.map(|left| left / 2.0),
-        };
-        if tokens == Some(0) {
-            return Err("you have no tokens left for a child (budget.tokens)".to_owned());
-        }
-        if usd.is_some() && tokens.is_none() && self.model_cost().and_then(|cost| cost.price).is_none() {
-            return Err(UNKNOWN_PRICE_MESSAGE.to_owned());
-        }
-        let rest = left.children.map(|left| left.saturating_sub(1));
-        let share = Budget {
-            usd,
-            tokens,
-            turns: Budget { turns: wanted.turns, ..Budget::default() }
-                .smaller_of(&Budget { turns: self.state.granted_budget().turns, ..Budget::default() })
-                .turns,
-            wall_s: smaller_limit(wanted.wall_s, self.wall_seconds_left()),
-            children: smaller_limit(wanted.children, rest),
-        };
-        Ok(Some(share).filter(|share| !share.is_empty()))
-    }
-
-    /// Returns the seconds until `wall_s` is over.
-    fn wall_seconds_left(&self) -> Option<u64> {
-        self.state.wall_deadline().map(|end| end.saturating_sub(self.volatile.now) / 1_000)
-    }
-
+impl State {
     /// Returns the total budget of a restarted child: its spending, its unspent part (at most the remaining
     /// budget), and the unspent part of the children that it gets back.
     pub(crate) fn restarted_child_budget(&self, child: &OpenChild) -> Option<Budget> {
-        let left = self.state.remaining_budget();
+        let left = self.remaining_budget();
         let had = child.budget.unwrap_or_default();
-        let spent = self.state.spent_by(child.session);
-        let adopted = self.state.children_adopted_from(child.session);
+        let spent = self.spent_by(child.session);
+        let adopted = self.children_adopted_from(child.session);
         let theirs =
-            adopted.fold(HeldBudget::default(), |sum, other| sum.plus(&self.state.unspent_budget_of(other)));
+            adopted.fold(HeldBudget::default(), |sum, other| sum.plus(&self.unspent_budget_of(other)));
         let tokens = match (had.tokens, left.tokens) {
             (Some(had), left) => {
                 let rest = had.saturating_sub(spent.tokens).saturating_sub(theirs.tokens);
@@ -337,7 +182,7 @@ impl Pod {
         let Some(parent) = self.parent_session().filter(|parent| by.session != Some(*parent)) else {
             return Ok(());
         };
-        let granted = self.state.granted_budget();
+        let granted = self.granted_budget();
         let narrowed = Budget {
             usd: budget.usd.or(granted.usd),
             tokens: budget.tokens.or(granted.tokens),
@@ -353,32 +198,205 @@ impl Pod {
         );
         Err(CommandRefusal::new(ErrorCode::Denied, message))
     }
+}
 
-    /// Updates the `wall_s` timer after a step.
-    pub(crate) fn update_wall_timer(&mut self, step: &mut StepBuilder) {
-        let end = self.state.wall_deadline().filter(|_| self.volatile.boot.is_some());
-        if self.volatile.wall_deadline == end {
+impl Environment {
+    /// Returns the price and limits of the current model, if known.
+    pub(crate) fn model_cost(&self) -> Option<&ModelCost> {
+        let route = self.current_route()?;
+        let changed = self.changed_cost.iter();
+        let known = self.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
+        changed.chain(known).find(|cost| cost.route == *route)
+    }
+
+    /// Returns the prices of all usable models for the segment; replay needs them.
+    pub(crate) fn known_costs(&self, state: &State) -> Option<Vec<ModelCost>> {
+        let granted = state.granted_budget();
+        let counts = granted.usd.is_some() || granted.tokens.is_some();
+        let known = self.boot.as_ref().map(|boot| boot.costs.as_slice()).unwrap_or_default();
+        counts.then(|| self.changed_cost.iter().chain(known).cloned().collect())
+    }
+
+    /// Returns the output limit for a reply of the current model.
+    pub(crate) fn max_output_tokens(&self, state: &State) -> u64 {
+        let wanted = state.manifest.worker.max_tokens;
+        let can = self.model_cost().and_then(|cost| cost.max_output);
+        match (wanted, can) {
+            (Some(wanted), Some(can)) => wanted.min(can),
+            (one, None) | (None, one) => one.unwrap_or(DEFAULT_OUTPUT_TOKENS),
+        }
+    }
+
+    /// Reserves budget for a request with this input. Returns `None` if nothing is limited, or why it does
+    /// not fit.
+    pub(crate) fn reserve_budget(&self, state: &State, input: u64) -> Result<Option<Reservation>, String> {
+        let left = state.remaining_budget();
+        if left.tokens.is_none() && left.usd.is_none() {
+            return Ok(None);
+        }
+        let price = self.model_cost().and_then(|cost| cost.price);
+        let most = self.max_output_tokens(state);
+        let least = MIN_OUTPUT_TOKENS.min(most);
+        let mut output_tokens = most;
+        if let Some(tokens) = left.tokens {
+            output_tokens = output_tokens.min(tokens.saturating_sub(input));
+            if output_tokens < least {
+                return Err(format!(
+                    "{tokens} tokens are left, and the next request needs {}",
+                    input.saturating_add(least)
+                ));
+            }
+        }
+        let Some(usd) = left.usd else { return Ok(Some(Reservation { output_tokens, usd: None })) };
+        // A reply can cost more than its price predicts, so the budget may already be spent.
+        if usd <= 0.0 && state.total_spent().usd > 0.0 {
+            return Err("no dollars are left".to_owned());
+        }
+        let Some(price) = price else { return Ok(Some(Reservation { output_tokens, usd: None })) };
+        let read = input as f64 * price.input;
+        if price.output > 0.0 {
+            let room = ((usd - read) / price.output).max(0.0);
+            // A float too large for u64 saturates; then dollars are not the limit.
+            output_tokens = output_tokens.min(room as u64);
+        }
+        if output_tokens < least || (price.input > 0.0 && read > usd) {
+            let needs = read + least as f64 * price.output;
+            return Err(format!("{usd:.4} USD are left, and the next request needs {needs:.4}"));
+        }
+        Ok(Some(Reservation { output_tokens, usd: Some(read + output_tokens as f64 * price.output) }))
+    }
+
+    /// Reserves budget for a request from the current context.
+    pub(crate) fn reserve_for_context(&self, state: &mut State) -> Result<Option<Reservation>, String> {
+        let left = state.remaining_budget();
+        if left.tokens.is_none() && left.usd.is_none() {
+            return Ok(None);
+        }
+        let State { segment, context, .. } = state;
+        let input = segment.as_ref().map_or(0, |segment| context.input_tokens(segment));
+        self.reserve_budget(state, input)
+    }
+
+    /// Returns why the budget allows no new run.
+    pub(crate) fn budget_refusal(&self, state: &State) -> Option<CommandRefusal> {
+        let refuse = |message: String| Some(CommandRefusal::new(ErrorCode::BudgetExceeded, message));
+        let granted = state.granted_budget();
+        if granted.is_empty() {
+            return None;
+        }
+        let left = state.remaining_budget();
+        if left.turns == Some(0) {
+            return refuse(format!("{BUDGET_SPENT_PREFIX}no requests are left (budget.turns); {RAISE_HINT}"));
+        }
+        if state.wall_deadline().is_some_and(|end| self.now >= end) {
+            return refuse(format!(
+                "{BUDGET_SPENT_PREFIX}the time limit has passed (budget.wall_s); {RAISE_HINT}"
+            ));
+        }
+        if granted.usd.is_some()
+            && granted.tokens.is_none()
+            && self.model_cost().and_then(|cost| cost.price).is_none()
+        {
+            return refuse(UNKNOWN_PRICE_MESSAGE.to_owned());
+        }
+        match self.reserve_budget(state, 0) {
+            Err(why) => refuse(format!("{BUDGET_SPENT_PREFIX}{why}; {RAISE_HINT}")),
+            Ok(_) => None,
+        }
+    }
+
+    /// Returns a child's budget: the requested one, else half of the remaining budget; never more than
+    /// remains.
+    pub(crate) fn child_budget(
+        &self,
+        state: &State,
+        wanted: Option<Budget>,
+    ) -> Result<Option<Budget>, String> {
+        let left = state.remaining_budget();
+        let wanted = wanted.unwrap_or_default();
+        let over = |key: &str, wanted: String, left: String| {
+            format!("`budget.{key}` is {wanted}, but only {left} are left")
+        };
+        if left.children == Some(0) {
+            return Err("your budget allows no more spawns (budget.children)".to_owned());
+        }
+        let tokens = match (wanted.tokens, left.tokens) {
+            (Some(wanted), Some(left)) if wanted > left => {
+                return Err(over("tokens", wanted.to_string(), left.to_string()));
+            }
+            (Some(wanted), _) => Some(wanted),
+            (None, left) => left.map(|left| left / 2),
+        };
+        let usd = match (wanted.usd, left.usd) {
+            (Some(wanted), Some(left)) if wanted > left => {
+                return Err(over("usd", format!("{wanted:.4}"), format!("{left:.4}")));
+            }
+            (Some(wanted), _) => Some(wanted),
+            (None, left) => left.map(|left| left / 2.0),
+        };
+        if tokens == Some(0) {
+            return Err("you have no tokens left for a child (budget.tokens)".to_owned());
+        }
+        if usd.is_some() && tokens.is_none() && self.model_cost().and_then(|cost| cost.price).is_none() {
+            return Err(UNKNOWN_PRICE_MESSAGE.to_owned());
+        }
+        let rest = left.children.map(|left| left.saturating_sub(1));
+        let share = Budget {
+            usd,
+            tokens,
+            turns: Budget { turns: wanted.turns, ..Budget::default() }
+                .smaller_of(&Budget { turns: state.granted_budget().turns, ..Budget::default() })
+                .turns,
+            wall_s: smaller_limit(wanted.wall_s, self.wall_seconds_left(state)),
+            children: smaller_limit(wanted.children, rest),
+        };
+        Ok(Some(share).filter(|share| !share.is_empty()))
+    }
+
+    /// Returns the seconds until `wall_s` is over.
+    pub(crate) fn wall_seconds_left(&self, state: &State) -> Option<u64> {
+        state.wall_deadline().map(|end| end.saturating_sub(self.now) / 1_000)
+    }
+}
+
+impl PodEngine {
+    /// Ends the run because the budget is spent.
+    pub(crate) fn end_run_for_budget(&mut self, step: &mut StepBuilder<'_>, why: &str) {
+        self.end_run(step, RunResult::LimitReached, Some(format!("{BUDGET_SPENT_PREFIX}{why}")));
+    }
+}
+
+impl InputHandler<'_, '_> {
+    /// Ends the open run when `wall_s` is over.
+    pub(crate) fn end_run_at_wall(&mut self) {
+        let over = self.step.state.wall_deadline().is_some_and(|end| self.step.now >= end);
+        if !over
+            || self.step.state.facts.run.is_none()
+            || self.engine.process.exit.stop_mode == Some(StopMode::Now)
+        {
             return;
         }
-        self.volatile.wall_deadline = end;
+        self.engine.work.run.pause = None;
+        self.engine.work.reply.cancel_reply(self.step);
+        self.engine.work.calls.close_model_calls(self.step, "the time limit of the budget has passed");
+        self.engine.work.reply.stop_reason = "limit".to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Cancelled);
+        self.engine.end_run_for_budget(self.step, "the time limit has passed (budget.wall_s)");
+    }
+}
+
+impl ProcessState {
+    /// Updates the `wall_s` timer after a step.
+    pub(crate) fn update_wall_timer(&mut self, step: &mut StepBuilder<'_>) {
+        let end = step.state.wall_deadline().filter(|_| self.environment.boot.is_some());
+        if self.wall_deadline == end {
+            return;
+        }
+        self.wall_deadline = end;
         step.add_effect(match end {
             Some(at) => Effect::SetTimer { timer: PodTimer::BudgetWall, at: at.max(step.now) },
             None => Effect::ClearTimer { timer: PodTimer::BudgetWall },
         });
-    }
-
-    /// Ends the open run when `wall_s` is over.
-    pub(crate) fn end_run_at_wall(&mut self, m: &mut StepBuilder) {
-        let over = self.state.wall_deadline().is_some_and(|end| m.now >= end);
-        if !over || self.state.facts.run.is_none() || self.volatile.stop_mode == Some(StopMode::Now) {
-            return;
-        }
-        self.volatile.pause = None;
-        self.cancel_reply(m);
-        self.close_model_calls(m, "the time limit of the budget has passed");
-        self.volatile.stop_reason = "limit".to_owned();
-        self.end_turn(m, TurnResult::Cancelled);
-        self.end_run_for_budget(m, "the time limit has passed (budget.wall_s)");
     }
 }
 

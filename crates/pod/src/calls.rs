@@ -13,6 +13,7 @@ pub(crate) mod gate;
 pub(crate) mod hooks;
 pub(crate) mod internal_calls;
 pub(crate) mod scripts;
+pub(crate) mod table;
 pub(crate) mod undo_snapshot;
 
 use minke_policy::{CallSlot, CallSlotState, MAX_RUNNING_CALLS, startable_calls};
@@ -23,9 +24,12 @@ use minke_record::{
 
 use crate::calls::gate::{GateDecision, HookRewrite, HookedCall};
 use crate::calls::scripts::{is_approved_by_user, needs_recheck};
+use crate::calls::table::CallTable;
+use crate::engine::{InputHandler, PodEngine, RunningWork};
 use crate::input::{CallEnd, CallOutput, FileCheck, PreparedCall};
-use crate::pod::{Pod, StepBuilder};
+use crate::state::State;
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// The progress of a call in this process.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +85,7 @@ impl CallResult {
 }
 
 /// A dispatched call that is about to run.
-struct CallStart {
+pub(crate) struct CallStart {
     class: Class,
     action: Action,
     /// Whether the user approved the call with the scripts of `action`.
@@ -95,23 +99,32 @@ impl CallStart {
     }
 }
 
-impl Pod {
+impl State {
     /// Returns whether a call of the model has no result yet.
     pub(crate) fn has_model_calls(&self) -> bool {
-        self.state.facts.calls.iter().any(|call| call.by.is_none())
+        self.facts.calls.iter().any(|call| call.by.is_none())
     }
 
     fn model_calls(&self) -> Vec<OpenCall> {
-        self.state.facts.calls.iter().filter(|call| call.by.is_none()).cloned().collect()
+        self.facts.calls.iter().filter(|call| call.by.is_none()).cloned().collect()
     }
 
+    fn asked_action(&self, call: &OpenCall) -> Option<Action> {
+        match call.stage {
+            CallStage::Asked(ask) => self.open_ask(ask)?.subject.action.clone(),
+            CallStage::Wished | CallStage::Answered { .. } | CallStage::Dispatched(_) => None,
+        }
+    }
+}
+
+impl PodEngine {
     /// Prepares every call that is not in progress and starts the ready ones.
-    pub(crate) fn advance_calls(&mut self, step: &mut StepBuilder) {
-        for call in self.model_calls() {
-            let idle = !self.volatile.call_progress.contains_key(&call.call_id);
+    pub(crate) fn advance_calls(&mut self, step: &mut StepBuilder<'_>) {
+        for call in step.state.model_calls() {
+            let idle = !self.work.calls.call_progress.contains_key(&call.call_id);
             match call.stage {
                 CallStage::Wished | CallStage::Answered { .. } if idle => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
+                    self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
                     let (tool, arguments) = (call.tool, call.arguments);
                     step.add_effect(Effect::Prepare { call_id: call.call_id, tool, arguments });
                 }
@@ -124,91 +137,16 @@ impl Pod {
         self.dispatch_ready_calls(step);
     }
 
-    /// Handles the prepared call, or the reason why it is invalid.
-    pub(crate) fn handle_prepared(
-        &mut self,
-        m: &mut StepBuilder,
-        id: &CallId,
-        prepared: Result<PreparedCall, String>,
-    ) {
-        if self.is_client_call(id) {
-            return self.client_call_prepared(m, id, prepared);
-        }
-        if self.volatile.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
-            return self.handle_prepared_again(m, id, prepared);
-        }
-        let Some(CallProgress::Preparing(rewrite)) = self.volatile.call_progress.get(id).cloned() else {
-            return; // dropped by a pause, cancel or stop
-        };
-        let Some(call) = self.state.open_call(id).cloned() else { return };
-        let decision = self.evaluate_prepared(m, &call, rewrite, prepared);
-        self.apply_gate_decision(m, &call, decision);
-    }
-
-    /// Continues a pure internal call of an earlier process.
-    fn handle_prepared_again(
-        &mut self,
-        step: &mut StepBuilder,
-        id: &CallId,
-        prepared: Result<PreparedCall, String>,
-    ) {
-        let Some(call) = self.state.open_call(id).cloned() else { return };
-        match prepared.map(|prepared| prepared.internal_call) {
-            Ok(Some(own)) => self.run_internal_call(step, &call, own),
-            Ok(None) => self.settle_call(step, id, lost_result()),
-            Err(message) => self.settle_call(step, id, CallResult::error(Outcome::Invalid, message)),
-        }
-        if self.state.open_call(id).is_none() {
-            self.continue_after_call(step);
-        }
-    }
-
-    /// Applies the gate's decision to a call of the model.
-    pub(crate) fn apply_gate_decision(
-        &mut self,
-        m: &mut StepBuilder,
-        call: &OpenCall,
-        decision: GateDecision,
-    ) {
-        let id = &call.call_id;
-        match decision {
-            GateDecision::Wait(progress) => {
-                self.volatile.call_progress.insert(id.clone(), progress);
-            }
-            GateDecision::Run(ready) => {
-                self.volatile.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
-                self.dispatch_ready_calls(m);
-            }
-            GateDecision::Ask { ready, digest } => {
-                match &ready.prepared.internal_call {
-                    Some(InternalCall::AskUser { question, options }) => {
-                        let subject = self.question_subject(call, &ready, digest, question);
-                        self.open_ask(m, AskKind::Question, subject, options.clone());
-                    }
-                    _ => {
-                        self.ask_for_approval(m, call, &ready, digest);
-                    }
-                }
-                self.volatile.call_progress.insert(id.clone(), CallProgress::Asking(ready.prepared.action));
-                self.dispatch_ready_calls(m);
-            }
-            GateDecision::Settle(result) => {
-                self.settle_call(m, id, result);
-                self.continue_run(m);
-            }
-        }
-    }
-
     /// Starts calls that may start, and continues the run if one finished immediately.
-    pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn dispatch_ready_calls(&mut self, step: &mut StepBuilder<'_>) {
         let mut result = false;
-        for (call, ready) in self.startable_calls() {
-            if ready.prepared.action.command.is_some() && self.start_capture_if_needed(step) {
+        for (call, ready) in self.work.calls.startable_calls(step.state) {
+            if ready.prepared.action.command.is_some() && self.work.capture.start_capture_if_needed(step) {
                 continue;
             }
             if needs_recheck(&ready) {
                 // An earlier call may have changed its scripts, so it is judged again.
-                self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
+                self.work.calls.call_progress.insert(call.call_id.clone(), CallProgress::Preparing(None));
                 let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
                 step.add_effect(Effect::Prepare { call_id, tool, arguments });
                 continue;
@@ -216,7 +154,7 @@ impl Pod {
             result |= ready.prepared.internal_call.is_some();
             self.dispatch_call(step, &call, ready);
         }
-        for progress in self.volatile.call_progress.values_mut() {
+        for progress in self.work.calls.call_progress.values_mut() {
             if let CallProgress::Ready(ready) = progress {
                 ready.has_waited = true;
             }
@@ -226,12 +164,184 @@ impl Pod {
         }
     }
 
+    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, ready: ReadyCall) {
+        let ReadyCall { prepared, verdict, rewritten_arguments, has_waited: _ } = ready;
+        let PreparedCall { class, mut action, preview, internal_call, file_before, problem: _ } = prepared;
+        action.scripts = action.scripts.iter().map(ExecutedScript::without_text).collect();
+        let approved = is_approved_by_user(&verdict);
+        let call = &OpenCall {
+            arguments: rewritten_arguments.clone().unwrap_or_else(|| call.arguments.clone()),
+            ..call.clone()
+        };
+        let logs_arguments = rewritten_arguments.is_some() || call.by.is_some();
+        step.append_entry(ToolDispatch {
+            call_id: call.call_id.clone(),
+            tool: call.tool.clone(),
+            class: class.clone(),
+            action: action.clone(),
+            preview,
+            verdict,
+            by: call.by.clone(),
+            arguments: logs_arguments.then(|| call.arguments.clone()),
+            own: matches!(internal_call, Some(InternalCall::Pods(_))),
+        });
+        if let Some(file) = file_before {
+            let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
+            step.append_entry(Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
+        }
+        // Only approved calls are bound to the content of their scripts.
+        let start = CallStart { class, action, checks_scripts: approved };
+        match internal_call {
+            Some(own) => self.run_internal_call(step, call, own),
+            None => self.work.calls.start_call(step, call, start),
+        }
+    }
+}
+
+impl InputHandler<'_, '_> {
+    /// Handles the prepared call, or the reason why it is invalid.
+    pub(crate) fn handle_prepared(&mut self, id: &CallId, prepared: Result<PreparedCall, String>) {
+        if self.engine.work.calls.is_client_call(id) {
+            return self.client_call_prepared(id, prepared);
+        }
+        if self.engine.work.calls.call_progress.get(id) == Some(&CallProgress::PreparingAgain) {
+            return self.handle_prepared_again(id, prepared);
+        }
+        let Some(CallProgress::Preparing(rewrite)) = self.engine.work.calls.call_progress.get(id).cloned()
+        else {
+            return; // dropped by a pause, cancel or stop
+        };
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        let decision = self.engine.process.evaluate_prepared(self.step, &call, rewrite, prepared);
+        self.apply_gate_decision(&call, decision);
+    }
+
+    /// Continues a pure internal call of an earlier process.
+    pub(crate) fn handle_prepared_again(&mut self, id: &CallId, prepared: Result<PreparedCall, String>) {
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        match prepared.map(|prepared| prepared.internal_call) {
+            Ok(Some(own)) => self.engine.run_internal_call(self.step, &call, own),
+            Ok(None) => self.engine.work.calls.settle_call(self.step, id, lost_result()),
+            Err(message) => self.engine.work.calls.settle_call(
+                self.step,
+                id,
+                CallResult::error(Outcome::Invalid, message),
+            ),
+        }
+        if self.step.state.open_call(id).is_none() {
+            self.continue_after_call();
+        }
+    }
+
+    /// Applies the gate's decision to a call of the model.
+    pub(crate) fn apply_gate_decision(&mut self, call: &OpenCall, decision: GateDecision) {
+        let id = &call.call_id;
+        match decision {
+            GateDecision::Wait(progress) => {
+                self.engine.work.calls.call_progress.insert(id.clone(), progress);
+            }
+            GateDecision::Run(ready) => {
+                self.engine.work.calls.call_progress.insert(id.clone(), CallProgress::Ready(Box::new(ready)));
+                self.engine.dispatch_ready_calls(self.step);
+            }
+            GateDecision::Ask { ready, digest } => {
+                match &ready.prepared.internal_call {
+                    Some(InternalCall::AskUser { question, options }) => {
+                        let subject = self.step.state.question_subject(call, &ready, digest, question);
+                        self.engine.process.environment.open_ask(
+                            self.step,
+                            AskKind::Question,
+                            subject,
+                            options.clone(),
+                        );
+                    }
+                    _ => {
+                        self.engine.process.environment.ask_for_approval(self.step, call, &ready, digest);
+                    }
+                }
+                self.engine
+                    .work
+                    .calls
+                    .call_progress
+                    .insert(id.clone(), CallProgress::Asking(ready.prepared.action));
+                self.engine.dispatch_ready_calls(self.step);
+            }
+            GateDecision::Settle(result) => {
+                self.engine.work.calls.settle_call(self.step, id, result);
+                self.engine.continue_run(self.step);
+            }
+        }
+    }
+
+    /// Handles the end of a running call.
+    pub(crate) fn finish_call(&mut self, id: &CallId, ended: CallEnd) {
+        if !matches!(self.engine.work.calls.call_progress.get(id), Some(CallProgress::Running { .. })) {
+            return; // closed before it ended
+        }
+        let result = match ended {
+            CallEnd::Done(mut output) => {
+                self.engine.work.calls.add_instructions(id, std::mem::take(&mut output.instructions));
+                CallResult::with_output(Outcome::Done, output)
+            }
+            CallEnd::Failed { message } => CallResult::error(Outcome::Failed, message),
+            CallEnd::Invalid { message } => CallResult::error(Outcome::Invalid, message),
+            CallEnd::TimedOut { after_ms, output } => {
+                let summary = format!("timed out after {after_ms} ms and was stopped");
+                match output {
+                    Some(said) => CallResult::with_output(Outcome::TimedOut, CallOutput { summary, ..said }),
+                    None => CallResult::error(Outcome::TimedOut, summary),
+                }
+            }
+        };
+        self.engine.work.calls.settle_call(self.step, id, result);
+        self.continue_after_call();
+    }
+
+    pub(crate) fn continue_after_call(&mut self) {
+        if self.engine.work.run.pause.is_some() {
+            self.pause_if_quiet();
+        } else {
+            self.engine.continue_run(self.step);
+        }
+    }
+
+    /// Settles a verifiable call by the state of its file.
+    pub(crate) fn apply_file_check(&mut self, id: &CallId, found: FileCheck) {
+        if self.engine.work.calls.call_progress.get(id) != Some(&CallProgress::Checking) {
+            return;
+        }
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
+        match found {
+            FileCheck::Before if call.by.is_none() => {
+                let start = CallStart::again(dispatched.class, dispatched.action);
+                return self.engine.work.calls.start_call(self.step, &call, start);
+            }
+            FileCheck::Before => {
+                let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
+                self.engine.work.calls.settle_call(self.step, id, result);
+            }
+            FileCheck::After => {
+                let summary = "done before the interruption, as the file shows".to_owned();
+                self.engine.work.calls.settle_call(
+                    self.step,
+                    id,
+                    CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
+                );
+            }
+            FileCheck::Neither => self.engine.work.calls.settle_call(self.step, id, lost_result()),
+        }
+        self.continue_after_call();
+    }
+}
+
+impl CallTable {
     /// Returns the calls that may start now: in order, up to the limit, and none before or next to a call
     /// that it conflicts with.
-    fn startable_calls(&self) -> Vec<(OpenCall, ReadyCall)> {
+    pub(crate) fn startable_calls(&self, state: &State) -> Vec<(OpenCall, ReadyCall)> {
         let mut calls: Vec<(OpenCall, CallProgress)> = Vec::new();
-        for call in self.model_calls() {
-            match self.volatile.call_progress.get(&call.call_id) {
+        for call in state.model_calls() {
+            match self.call_progress.get(&call.call_id) {
                 // The paths of an unprepared call are unknown, so no later call may start.
                 Some(
                     CallProgress::Preparing(_)
@@ -242,7 +352,7 @@ impl Pod {
                 Some(progress) => calls.push((call, progress.clone())),
                 // Asked in an earlier process or before a pause: it keeps its place.
                 None => {
-                    if let Some(action) = self.asked_action(&call) {
+                    if let Some(action) = state.asked_action(&call) {
                         calls.push((call, CallProgress::Asking(action)));
                     }
                 }
@@ -270,57 +380,14 @@ impl Pod {
         calls.into_iter().enumerate().filter_map(ready).collect()
     }
 
-    fn asked_action(&self, call: &OpenCall) -> Option<Action> {
-        match call.stage {
-            CallStage::Asked(ask) => self.state.open_ask(ask)?.subject.action.clone(),
-            CallStage::Wished | CallStage::Answered { .. } | CallStage::Dispatched(_) => None,
-        }
-    }
-
-    pub(crate) fn dispatch_call(&mut self, step: &mut StepBuilder, call: &OpenCall, ready: ReadyCall) {
-        let ReadyCall { prepared, verdict, rewritten_arguments, has_waited: _ } = ready;
-        let PreparedCall { class, mut action, preview, internal_call, file_before, problem: _ } = prepared;
-        action.scripts = action.scripts.iter().map(ExecutedScript::without_text).collect();
-        let approved = is_approved_by_user(&verdict);
-        let call = &OpenCall {
-            arguments: rewritten_arguments.clone().unwrap_or_else(|| call.arguments.clone()),
-            ..call.clone()
-        };
-        let logs_arguments = rewritten_arguments.is_some() || call.by.is_some();
-        self.append_entry(
-            step,
-            ToolDispatch {
-                call_id: call.call_id.clone(),
-                tool: call.tool.clone(),
-                class: class.clone(),
-                action: action.clone(),
-                preview,
-                verdict,
-                by: call.by.clone(),
-                arguments: logs_arguments.then(|| call.arguments.clone()),
-                own: matches!(internal_call, Some(InternalCall::Pods(_))),
-            },
-        );
-        if let Some(file) = file_before {
-            let (call_id, files) = (Some(call.call_id.clone()), Large::Here(vec![file]));
-            self.append_entry(step, Snapshot { call_id, of_run: None, when: SnapshotWhen::Before, files });
-        }
-        // Only approved calls are bound to the content of their scripts.
-        let start = CallStart { class, action, checks_scripts: approved };
-        match internal_call {
-            Some(own) => self.run_internal_call(step, call, own),
-            None => self.start_call(step, call, start),
-        }
-    }
-
-    fn start_call(&mut self, m: &mut StepBuilder, call: &OpenCall, start: CallStart) {
+    pub(crate) fn start_call(&mut self, step: &mut StepBuilder<'_>, call: &OpenCall, start: CallStart) {
         let CallStart { class, mut action, checks_scripts } = start;
         if !checks_scripts {
             action.scripts.clear();
         }
         let progress = CallProgress::Running { class: class.clone(), action: action.clone() };
-        self.volatile.call_progress.insert(call.call_id.clone(), progress);
-        m.add_effect(Effect::RunCall {
+        self.call_progress.insert(call.call_id.clone(), progress);
+        step.add_effect(Effect::RunCall {
             call_id: call.call_id.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
@@ -330,55 +397,23 @@ impl Pod {
         });
     }
 
-    /// Handles the end of a running call.
-    pub(crate) fn finish_call(&mut self, step: &mut StepBuilder, id: &CallId, ended: CallEnd) {
-        if !matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. })) {
-            return; // closed before it ended
-        }
-        let result = match ended {
-            CallEnd::Done(mut output) => {
-                self.add_instructions(id, std::mem::take(&mut output.instructions));
-                CallResult::with_output(Outcome::Done, output)
-            }
-            CallEnd::Failed { message } => CallResult::error(Outcome::Failed, message),
-            CallEnd::Invalid { message } => CallResult::error(Outcome::Invalid, message),
-            CallEnd::TimedOut { after_ms, output } => {
-                let summary = format!("timed out after {after_ms} ms and was stopped");
-                match output {
-                    Some(said) => CallResult::with_output(Outcome::TimedOut, CallOutput { summary, ..said }),
-                    None => CallResult::error(Outcome::TimedOut, summary),
-                }
-            }
-        };
-        self.settle_call(step, id, result);
-        self.continue_after_call(step);
-    }
-
-    pub(crate) fn continue_after_call(&mut self, m: &mut StepBuilder) {
-        if self.volatile.pause.is_some() {
-            self.pause_if_quiet(m);
-        } else {
-            self.continue_run(m);
-        }
-    }
-
     /// Appends the result of a call.
-    pub(crate) fn settle_call(&mut self, step: &mut StepBuilder, id: &CallId, result: CallResult) {
-        let by = self.state.open_call(id).and_then(|call| call.by.clone());
+    pub(crate) fn settle_call(&mut self, step: &mut StepBuilder<'_>, id: &CallId, result: CallResult) {
+        let by = step.state.open_call(id).and_then(|call| call.by.clone());
         self.settle_call_by(step, id, result, by);
     }
 
     pub(crate) fn settle_call_by(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         id: &CallId,
         settled: CallResult,
         by: Option<Actor>,
     ) {
-        let progress = self.volatile.call_progress.remove(id);
+        let progress = self.call_progress.remove(id);
         let pure = matches!(progress, Some(CallProgress::Running { class: Class::Pure, .. }));
         let CallResult { outcome, output, verdict, shown_notes } = settled;
-        if let Some(call) = self.state.open_call(id).cloned() {
+        if let Some(call) = step.state.open_call(id).cloned() {
             self.count_call_failure(&call, &outcome);
         }
         let item = Item::ToolResult {
@@ -390,82 +425,22 @@ impl Pod {
             images: output.images,
         };
         let kind: Kind = ToolResult { item, outcome, verdict, by, notes: shown_notes }.into();
-        self.append_with_durability(m, kind, if pure { Durability::Lazy } else { Durability::Barrier });
-    }
-
-    /// Settles the calls of an earlier process by class, when a run is resumed.
-    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder) {
-        self.volatile.turn_had_calls = true;
-        for call in self.model_calls() {
-            let CallStage::Dispatched(dispatched) = &call.stage else { continue };
-            match (&dispatched.class, &dispatched.preview) {
-                (Class::Pure, _) if dispatched.own => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
-                    let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
-                    step.add_effect(Effect::Prepare { call_id, tool, arguments });
-                }
-                (Class::Pure, _) => {
-                    self.start_call(step, &call, CallStart::again(Class::Pure, dispatched.action.clone()));
-                }
-                (Class::Verifiable, Some(preview)) => {
-                    self.volatile.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
-                    step.add_effect(Effect::CheckFile {
-                        call_id: call.call_id.clone(),
-                        preview: preview.clone(),
-                    });
-                }
-                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
-                    self.settle_lost_call(step, &call);
-                }
-                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
-                    self.settle_call(step, &call.call_id, lost_result());
-                }
-            }
-        }
-    }
-
-    /// Settles a verifiable call by the state of its file.
-    pub(crate) fn apply_file_check(&mut self, m: &mut StepBuilder, id: &CallId, found: FileCheck) {
-        if self.volatile.call_progress.get(id) != Some(&CallProgress::Checking) {
-            return;
-        }
-        let Some(call) = self.state.open_call(id).cloned() else { return };
-        let CallStage::Dispatched(dispatched) = call.stage.clone() else { return };
-        match found {
-            FileCheck::Before if call.by.is_none() => {
-                return self.start_call(m, &call, CallStart::again(dispatched.class, dispatched.action));
-            }
-            FileCheck::Before => {
-                let result = CallResult::error(Outcome::Cancelled, "interrupted before it took effect");
-                self.settle_call(m, id, result);
-            }
-            FileCheck::After => {
-                let summary = "done before the interruption, as the file shows".to_owned();
-                self.settle_call(
-                    m,
-                    id,
-                    CallResult::with_output(Outcome::Done, CallOutput { summary, ..CallOutput::default() }),
-                );
-            }
-            FileCheck::Neither => self.settle_call(m, id, lost_result()),
-        }
-        self.continue_after_call(m);
+        step.append_with_durability(kind, if pure { Durability::Lazy } else { Durability::Barrier });
     }
 
     /// Closes the open calls and asks of a run that is not continued.
-    pub(crate) fn close_model_calls(&mut self, step: &mut StepBuilder, why: &str) {
-        for call in self.model_calls() {
+    pub(crate) fn close_model_calls(&mut self, step: &mut StepBuilder<'_>, why: &str) {
+        for call in step.state.model_calls() {
             if let CallStage::Asked(ask) = &call.stage {
-                self.abort_ask(step, *ask, why);
+                step.abort_ask(*ask, why);
             }
-            let running =
-                matches!(self.volatile.call_progress.get(&call.call_id), Some(CallProgress::Running { .. }));
+            let running = matches!(self.call_progress.get(&call.call_id), Some(CallProgress::Running { .. }));
             if running {
                 step.add_effect(Effect::StopCall { call_id: call.call_id.clone() });
             }
             let result = match &call.stage {
                 CallStage::Dispatched(d) if d.own && d.class != Class::Pure && !running => {
-                    self.lost_call_result(&call)
+                    step.state.lost_call_result(&call)
                 }
                 CallStage::Dispatched(d) if d.class != Class::Pure && !running => lost_result(),
                 CallStage::Dispatched(d) if d.class != Class::Pure => CallResult::error(
@@ -484,15 +459,15 @@ impl Pod {
     }
 
     /// Stops pure calls for a pause. Returns whether other running calls must finish first.
-    pub(crate) fn stop_pure_calls(&mut self, step: &mut StepBuilder) -> bool {
-        let call_ids: Vec<CallId> = self.model_calls().into_iter().map(|call| call.call_id).collect();
+    pub(crate) fn stop_pure_calls(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let call_ids: Vec<CallId> = step.state.model_calls().into_iter().map(|call| call.call_id).collect();
         let mut left = false;
         for id in call_ids {
-            match self.volatile.call_progress.get(&id) {
+            match self.call_progress.get(&id) {
                 Some(CallProgress::Running { class, .. }) if *class != Class::Pure => left = true,
                 Some(CallProgress::Running { .. }) => {
                     step.add_effect(Effect::StopCall { call_id: id.clone() });
-                    self.volatile.call_progress.remove(&id);
+                    self.call_progress.remove(&id);
                 }
                 Some(
                     CallProgress::Preparing(_)
@@ -502,7 +477,7 @@ impl Pod {
                     | CallProgress::Checking
                     | CallProgress::PreparingAgain,
                 ) => {
-                    self.volatile.call_progress.remove(&id);
+                    self.call_progress.remove(&id);
                 }
                 None => {}
             }
@@ -511,10 +486,43 @@ impl Pod {
     }
 
     /// Returns the running calls of the model.
-    pub(crate) fn running_model_calls(&self) -> Vec<CallId> {
-        let runs =
-            |id: &CallId| matches!(self.volatile.call_progress.get(id), Some(CallProgress::Running { .. }));
-        self.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
+    pub(crate) fn running_model_calls(&self, state: &State) -> Vec<CallId> {
+        let runs = |id: &CallId| matches!(self.call_progress.get(id), Some(CallProgress::Running { .. }));
+        state.model_calls().into_iter().map(|call| call.call_id).filter(|id| runs(id)).collect()
+    }
+}
+
+impl RunningWork {
+    /// Settles the calls of an earlier process by class, when a run is resumed.
+    pub(crate) fn settle_interrupted_calls(&mut self, step: &mut StepBuilder<'_>) {
+        self.run.turn_had_calls = true;
+        for call in step.state.model_calls() {
+            let CallStage::Dispatched(dispatched) = &call.stage else { continue };
+            match (&dispatched.class, &dispatched.preview) {
+                (Class::Pure, _) if dispatched.own => {
+                    self.calls.call_progress.insert(call.call_id.clone(), CallProgress::PreparingAgain);
+                    let (call_id, tool, arguments) = (call.call_id, call.tool, call.arguments);
+                    step.add_effect(Effect::Prepare { call_id, tool, arguments });
+                }
+                (Class::Pure, _) => {
+                    let start = CallStart::again(Class::Pure, dispatched.action.clone());
+                    self.calls.start_call(step, &call, start);
+                }
+                (Class::Verifiable, Some(preview)) => {
+                    self.calls.call_progress.insert(call.call_id.clone(), CallProgress::Checking);
+                    step.add_effect(Effect::CheckFile {
+                        call_id: call.call_id.clone(),
+                        preview: preview.clone(),
+                    });
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) if dispatched.own => {
+                    self.settle_lost_call(step, &call);
+                }
+                (Class::Verifiable | Class::Once | Class::Other(_), _) => {
+                    self.calls.settle_call(step, &call.call_id, lost_result());
+                }
+            }
+        }
     }
 }
 

@@ -3,34 +3,46 @@
 use minke_record::{Action, CallId, WaitingOn};
 
 use crate::calls::CallProgress;
-use crate::pod::{Pod, StepBuilder};
+use crate::calls::table::CallTable;
+use crate::engine::{PodEngine, RunningWork};
+use crate::state::State;
 use crate::step::{LiveEventKind, PodActivity, PodPhase, StatusReport, WaitStatus};
+use crate::step_builder::StepBuilder;
 
 /// A wait longer than this is shown as waiting and logged.
 pub(crate) const VISIBLE_WAIT_MS: u64 = 60_000;
 
-impl Pod {
-    pub fn status(&self) -> StatusReport {
-        let phase = self.phase();
+impl State {
+    /// Returns the time of the next attempt if the wait is long enough to be shown.
+    fn visible_retry_end(&self, activity: Option<PodActivity>) -> Option<u64> {
+        let until = self.facts.run.as_ref()?.waits_until;
+        until.filter(|_| activity == Some(PodActivity::Model))
+    }
+}
+
+impl PodEngine {
+    pub(crate) fn status(&self, state: &State) -> StatusReport {
+        let phase = self.process.exit.phase(state);
         let mut status = StatusReport { phase, activity: None, detail: None, waiting: None };
         match phase {
             PodPhase::Idle => {}
             PodPhase::Paused => {
                 let waiting = |until| WaitStatus { on: WaitingOn::Time, until: Some(until) };
-                status.waiting = self.volatile.resume_at.map(waiting);
+                status.waiting = self.work.run.resume_at.map(waiting);
             }
             PodPhase::Compacting => status.activity = Some(PodActivity::Compacting),
             PodPhase::Stopping => status.activity = Some(PodActivity::Stopping),
             PodPhase::Running => {
-                status.activity = Some(self.current_activity());
-                status.detail = self.activity_detail();
-                if let Some(until) = self.visible_retry_end(status.activity) {
+                status.activity = Some(self.work.current_activity(state));
+                status.detail = self.work.calls.activity_detail(state);
+                if let Some(until) = state.visible_retry_end(status.activity) {
                     status.activity = Some(PodActivity::Time);
                     status.waiting = Some(WaitStatus { on: WaitingOn::Time, until: Some(until) });
                 }
                 if status.activity == Some(PodActivity::Child) {
                     let until = self
-                        .volatile
+                        .work
+                        .children
                         .pod_waits
                         .iter()
                         .map(crate::children::wait::PodWait::wait_deadline)
@@ -38,45 +50,52 @@ impl Pod {
                     status.waiting = Some(WaitStatus { on: WaitingOn::Child, until });
                 }
                 if status.activity == Some(PodActivity::Ask) {
-                    let until = self.state.facts.asks.iter().filter_map(|ask| ask.expires).min();
+                    let until = state.facts.asks.iter().filter_map(|ask| ask.expires).min();
                     status.waiting = Some(WaitStatus { on: WaitingOn::Ask, until });
                 }
             }
         }
-        if status.activity.is_none() && !self.volatile.pending_inputs.is_empty() {
+        if status.activity.is_none() && !self.process.hooks.pending_inputs.is_empty() {
             // An input waits for hooks; show that the pod is not stuck.
             status.activity = Some(PodActivity::Hook);
         }
         status
     }
 
-    /// Returns the time of the next attempt if the wait is long enough to be shown.
-    fn visible_retry_end(&self, activity: Option<PodActivity>) -> Option<u64> {
-        let until = self.state.facts.run.as_ref()?.waits_until;
-        until.filter(|_| activity == Some(PodActivity::Model))
+    /// Publishes the status if it has changed.
+    pub(crate) fn publish_status(&mut self, step: &mut StepBuilder<'_>) {
+        let status = self.status(step.state);
+        if self.process.clients.published_status.as_ref() != Some(&status) {
+            self.process.clients.published_status = Some(status.clone());
+            step.publish_live(LiveEventKind::Status(status));
+        }
     }
+}
 
-    fn current_activity(&self) -> PodActivity {
-        let waits = |id: &CallId| self.volatile.pod_waits.iter().any(|wait| wait.is_for_call(id));
+impl RunningWork {
+    pub(crate) fn current_activity(&self, state: &State) -> PodActivity {
+        let waits = |id: &CallId| self.children.pod_waits.iter().any(|wait| wait.is_for_call(id));
         let busy = self
-            .volatile
+            .calls
             .call_progress
             .iter()
             .any(|(id, work)| !matches!(work, CallProgress::Asking(_)) && !waits(id));
-        if self.volatile.reply_draft.is_some() {
+        if self.reply.reply_draft.is_some() {
             PodActivity::Model
-        } else if !busy && !self.volatile.pod_waits.is_empty() && self.state.facts.asks.is_empty() {
+        } else if !busy && !self.children.pod_waits.is_empty() && state.facts.asks.is_empty() {
             PodActivity::Child
-        } else if busy || self.state.facts.asks.is_empty() {
+        } else if busy || state.facts.asks.is_empty() {
             PodActivity::Tool
         } else {
             PodActivity::Ask
         }
     }
+}
 
+impl CallTable {
     /// Returns the running tool and its target, for example `Note NOTES.md`.
-    fn activity_detail(&self) -> Option<String> {
-        let running = self.volatile.call_progress.iter().find_map(|(id, work)| match work {
+    pub(crate) fn activity_detail(&self, state: &State) -> Option<String> {
+        let running = self.call_progress.iter().find_map(|(id, work)| match work {
             CallProgress::Running { action, .. } => Some((id, action)),
             CallProgress::Preparing(_)
             | CallProgress::AskingHooks(_)
@@ -86,20 +105,11 @@ impl Pod {
             | CallProgress::PreparingAgain => None,
         });
         let (id, action) = running?;
-        let tool = &self.state.open_call(id)?.tool;
+        let tool = &state.open_call(id)?.tool;
         Some(match action_target(action) {
             Some(target) => format!("{tool} {target}"),
             None => tool.clone(),
         })
-    }
-
-    /// Publishes the status if it has changed.
-    pub(crate) fn publish_status(&mut self, step: &mut StepBuilder) {
-        let status = self.status();
-        if self.volatile.published_status.as_ref() != Some(&status) {
-            self.volatile.published_status = Some(status.clone());
-            self.publish_live(step, LiveEventKind::Status(status));
-        }
     }
 }
 

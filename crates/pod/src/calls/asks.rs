@@ -14,8 +14,11 @@ use minke_record::{
 use crate::PodTimer;
 use crate::calls::ReadyCall;
 use crate::calls::gate::{CALL_GRANT_PREFIX, HOOK_LAYER};
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::{InputHandler, PodEngine};
+use crate::environment::Environment;
+use crate::state::State;
 use crate::step::{CommandRefusal, Effect, PodPhase, ReplyBody};
+use crate::step_builder::StepBuilder;
 use crate::table::Disposition;
 
 /// A grant for the pod that asked.
@@ -72,153 +75,10 @@ pub(crate) fn check_answer(
     Ok(())
 }
 
-impl Pod {
-    /// Asks whether a call may run. The subject holds everything a person needs to decide.
-    pub(crate) fn ask_for_approval(
-        &mut self,
-        step: &mut StepBuilder,
-        call: &OpenCall,
-        ready: &ReadyCall,
-        digest: String,
-    ) -> AskId {
-        let ReadyCall { prepared, verdict, rewritten_arguments, .. } = ready;
-        let diff = prepared.preview.as_ref().and_then(|preview| preview.diff.clone());
-        let shown = prepared.action.command.clone().or_else(|| diff.clone());
-        let arguments = rewritten_arguments.as_ref().unwrap_or(&call.arguments);
-        let text = shown.unwrap_or_else(|| format!("{} {}", call.tool, arguments.display_text()));
-        let always = self.proposed_rule(ready);
-        let mut options = vec![Decision::Approved, Decision::ApprovedForSession];
-        options.extend(always.as_ref().map(|_| Decision::ApprovedRule));
-        options.extend([Decision::Denied, Decision::Abort]);
-        let subject = AskSubject {
-            call_id: Some(call.call_id.clone()),
-            digest,
-            text: Some(truncate_ask_text(text)),
-            tool: Some(call.tool.clone()),
-            cwd: self.state.facts.about.as_ref().map(|about| about.cwd.clone()),
-            action: Some(minke_record::Action {
-                scripts: self.scripts_for_ask(call, &prepared.action.scripts),
-                ..prepared.action.clone()
-            }),
-            diff: diff.map(truncate_ask_text),
-            verdict: Some(verdict.clone()),
-            always,
-        };
-        self.open_ask(step, AskKind::Approval, subject, options.iter().map(ToString::to_string).collect())
-    }
-
-    /// Returns the rule that `approved_rule` would write, or `None` if it would not change the outcome.
-    fn proposed_rule(&self, ready: &ReadyCall) -> Option<String> {
-        if ready.verdict.layer.as_deref() == Some(HOOK_LAYER) {
-            return None; // a rule cannot answer a hook
-        }
-        let rule = self.with_policy_context(|by| minke_policy::propose_rule(by, &ready.prepared.action))?;
-        Some(rule.to_toml_line()).filter(|line| line.len() <= limits::GRANT_BYTES)
-    }
-
-    pub(crate) fn open_ask(
-        &mut self,
-        step: &mut StepBuilder,
-        ask: AskKind,
-        subject: AskSubject,
-        options: Vec<String>,
-    ) -> AskId {
-        let id = AskId(step.ids.next_uuid());
-        let seconds = self.state.manifest.permissions.ask_expires_s;
-        let expires = seconds.map(|seconds| step.now.saturating_add(seconds.saturating_mul(1_000)));
-        self.append_entry(step, Ask { id, ask, subject, options, expires });
-        if let Some(open) = self.state.open_ask(id).cloned() {
-            self.report_open_ask(step, &open);
-        }
-        if let Some(at) = expires {
-            step.add_effect(Effect::SetTimer { timer: PodTimer::AskExpires(id), at });
-        }
-        id
-    }
-
-    /// Handles the `answer` command.
-    pub(crate) fn answer_ask(
-        &mut self,
-        m: &mut StepBuilder,
-        disposition: &Disposition,
-        answer: AskAnswer,
-    ) -> Result<ReplyBody, CommandRefusal> {
-        let id = answer.ask;
-        if self.state.open_ask(id).and_then(|ask| ask.expires).is_some_and(|expires| expires <= m.now) {
-            self.expire_ask(m, id); // its timer has not fired yet
-        }
-        check_answer(&self.state, m.now, &answer)?;
-        let is_client_call = self.volatile.client_calls.iter().any(|guest| guest.ask == Some(id));
-        if !is_client_call && *disposition == Disposition::ClientCallOnly {
-            return Err(CommandRefusal::new(
-                ErrorCode::NotFound,
-                format!("no run waits for the answer to {id}"),
-            ));
-        }
-        self.apply_answer(m, answer);
-        Ok(ReplyBody::Ok)
-    }
-
-    /// Appends an answer in an offline edit. The next pod of the session acts on it.
-    pub(crate) fn answer_ask_offline(&mut self, step: &mut StepBuilder, answering: AskAnswer) {
-        let AskAnswer { ask: id, decision, note, by } = answering;
-        let Some(ask) = self.state.open_ask(id).cloned() else { return };
-        self.append_entry(step, Answer { id, decision: decision.clone(), note, by: by.clone() });
-        if decision == Decision::ApprovedForSession {
-            self.remember_approval(step, &ask, &by);
-        }
-        if decision == Decision::Abort {
-            if self.state.facts.run.is_some() {
-                self.interrupt_open_run(step, "the process ended");
-            }
-            self.abandon_run(step, "aborted by the user", &by);
-        }
-    }
-
-    /// Appends an answer and continues or ends the run accordingly.
-    fn apply_answer(&mut self, m: &mut StepBuilder, answer: AskAnswer) {
-        let AskAnswer { ask: id, decision, note, by } = answer;
-        let Some(ask) = self.state.open_ask(id).cloned() else { return };
-        let call = self.state.facts.calls.iter().find(|call| call.stage == CallStage::Asked(id));
-        let call_id = call.map(|call| call.call_id.clone());
-        if ask.expires.is_some() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::AskExpires(id) });
-        }
-        self.append_entry(m, Answer { id, decision: decision.clone(), note: note.clone(), by: by.clone() });
-        if decision == Decision::ApprovedForSession {
-            self.remember_approval(m, &ask, &by);
-        }
-        if let Some(rule) = ask.subject.always.as_ref().filter(|_| decision == Decision::ApprovedRule) {
-            m.add_effect(Effect::AddRule { rule: rule.clone() });
-        }
-        if self.answer_client_call(m, &ask, &decision, note) {
-            return;
-        }
-        if let Some(call_id) = &call_id {
-            self.volatile.call_progress.remove(call_id);
-        }
-        match self.phase() {
-            PodPhase::Paused if decision == Decision::Abort => {
-                self.abandon_run(m, "aborted by the user", &by)
-            }
-            PodPhase::Paused => {
-                let interrupted =
-                    self.last_run_result() == Some(&EndResult::Completed(RunResult::Interrupted));
-                if interrupted && self.state.facts.asks.is_empty() && self.run_refusal().is_none() {
-                    self.resume_run(m, by);
-                }
-            }
-            PodPhase::Running if decision == Decision::Abort => {
-                self.cancel_run(m, "aborted by the user");
-            }
-            PodPhase::Running => self.continue_run(m),
-            PodPhase::Idle | PodPhase::Compacting | PodPhase::Stopping => {}
-        }
-    }
-
+impl StepBuilder<'_> {
     /// Adds a grant for the shown rule, or for this exact call if no rule was shown. It covers the scripts as
     /// shown.
-    fn remember_approval(&mut self, step: &mut StepBuilder, ask: &OpenAsk, by: &Actor) {
+    fn remember_approval(&mut self, ask: &OpenAsk, by: &Actor) {
         let of_root = ask
             .subject
             .verdict
@@ -237,7 +97,7 @@ impl Pod {
         let rule = rule.or_else(|| ask.subject.always.clone());
         let rule = rule.unwrap_or_else(|| format!("{CALL_GRANT_PREFIX}{}", ask.subject.digest));
         let grants = &self.state.facts.grants;
-        if grants.iter().any(|grant| grant.rule == rule) && self.are_scripts_granted(&scripts) {
+        if grants.iter().any(|grant| grant.rule == rule) && self.state.are_scripts_granted(&scripts) {
             return;
         }
         if self.state.facts.grants.len() >= limits::MAX_GRANTS {
@@ -245,15 +105,14 @@ impl Pod {
                 "this session already has {} grants; the approval counts for this call only",
                 limits::MAX_GRANTS
             );
-            return self.append_alert(step, AlertLevel::Warn, AlertSource::Policy, message);
+            return self.append_alert(AlertLevel::Warn, AlertSource::Policy, message);
         }
-        self.append_entry(step, Grant { rule, reach: REACH_CALL.to_owned(), by: by.clone(), scripts });
+        self.append_entry(Grant { rule, reach: REACH_CALL.to_owned(), by: by.clone(), scripts });
     }
 
     /// Adds a grant from another client or pod (`set{grant}`).
     pub(crate) fn add_grant(
         &mut self,
-        m: &mut StepBuilder,
         rule: String,
         reach: String,
         by: &Actor,
@@ -267,64 +126,227 @@ impl Pod {
             let message = format!("this session already has {} grants", limits::MAX_GRANTS);
             return Err(CommandRefusal::new(ErrorCode::TooMany, message));
         }
-        self.append_entry(m, Grant { rule, reach, by: by.clone(), scripts: Vec::new() });
+        self.append_entry(Grant { rule, reach, by: by.clone(), scripts: Vec::new() });
         Ok(())
     }
 
-    /// Denies an ask whose time is over.
-    pub(crate) fn expire_ask(&mut self, step: &mut StepBuilder, id: AskId) {
-        let due =
-            self.state.open_ask(id).and_then(|ask| ask.expires).is_some_and(|expires| expires <= step.now);
-        if due && self.phase() != PodPhase::Stopping {
-            let (by, note) = (self.minke_actor(), Some("no answer arrived in time".to_owned()));
-            self.apply_answer(step, AskAnswer { ask: id, decision: Decision::Denied, note, by });
-        }
-    }
-
     /// Sets the timers of all open asks again after the driver lost them.
-    pub(crate) fn reset_ask_timers(&self, m: &mut StepBuilder) {
+    pub(crate) fn reset_ask_timers(&mut self) {
         for ask in &self.state.facts.asks {
             if let Some(at) = ask.expires {
-                m.add_effect(Effect::SetTimer { timer: PodTimer::AskExpires(ask.id), at: at.max(m.now) });
+                let timer = PodTimer::AskExpires(ask.id);
+                self.result.effects.push(Effect::SetTimer { timer, at: at.max(self.now) });
             }
         }
     }
 
     /// At boot: denies asks that have expired and sets the timers of the others. Returns whether any ask was
     /// denied.
-    pub(crate) fn deny_expired_asks(&mut self, step: &mut StepBuilder) -> bool {
+    pub(crate) fn deny_expired_asks(&mut self) -> bool {
         let open: Vec<OpenAsk> = self.state.facts.asks.clone();
         let mut denied = false;
         for ask in open {
             let Some(at) = ask.expires else { continue };
-            if at > step.now {
-                step.add_effect(Effect::SetTimer { timer: PodTimer::AskExpires(ask.id), at });
+            if at > self.now {
+                self.add_effect(Effect::SetTimer { timer: PodTimer::AskExpires(ask.id), at });
                 continue;
             }
             denied = true;
-            let (by, note) = (self.minke_actor(), Some("no answer arrived in time".to_owned()));
-            self.append_entry(step, Answer { id: ask.id, decision: Decision::Denied, note, by });
+            let (by, note) = (Actor::from_minke(), Some("no answer arrived in time".to_owned()));
+            self.append_entry(Answer { id: ask.id, decision: Decision::Denied, note, by });
         }
         denied
     }
 
     /// Adds again the policy rules that a person approved before this boot, because they may not have
     /// been written.
-    pub(crate) fn reapply_approved_rules(&self, step: &mut StepBuilder) {
+    pub(crate) fn reapply_approved_rules(&mut self) {
         for call in &self.state.facts.calls {
             if let CallStage::Answered { rule: Some(rule), .. } = &call.stage {
-                step.add_effect(Effect::AddRule { rule: rule.clone() });
+                self.result.effects.push(Effect::AddRule { rule: rule.clone() });
             }
         }
     }
 
-    pub(crate) fn abort_ask(&mut self, m: &mut StepBuilder, id: AskId, why: &str) {
+    pub(crate) fn abort_ask(&mut self, id: AskId, why: &str) {
         let Some(ask) = self.state.open_ask(id) else { return };
         if ask.expires.is_some() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::AskExpires(id) });
+            self.add_effect(Effect::ClearTimer { timer: PodTimer::AskExpires(id) });
         }
-        let by = self.minke_actor();
-        self.append_entry(m, Answer { id, decision: Decision::Abort, note: Some(why.to_owned()), by });
+        let by = Actor::from_minke();
+        self.append_entry(Answer { id, decision: Decision::Abort, note: Some(why.to_owned()), by });
+    }
+}
+
+impl Environment {
+    /// Asks whether a call may run. The subject holds everything a person needs to decide.
+    pub(crate) fn ask_for_approval(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        call: &OpenCall,
+        ready: &ReadyCall,
+        digest: String,
+    ) -> AskId {
+        let ReadyCall { prepared, verdict, rewritten_arguments, .. } = ready;
+        let diff = prepared.preview.as_ref().and_then(|preview| preview.diff.clone());
+        let shown = prepared.action.command.clone().or_else(|| diff.clone());
+        let arguments = rewritten_arguments.as_ref().unwrap_or(&call.arguments);
+        let text = shown.unwrap_or_else(|| format!("{} {}", call.tool, arguments.display_text()));
+        let always = self.proposed_rule(step.state, ready);
+        let mut options = vec![Decision::Approved, Decision::ApprovedForSession];
+        options.extend(always.as_ref().map(|_| Decision::ApprovedRule));
+        options.extend([Decision::Denied, Decision::Abort]);
+        let subject = AskSubject {
+            call_id: Some(call.call_id.clone()),
+            digest,
+            text: Some(truncate_ask_text(text)),
+            tool: Some(call.tool.clone()),
+            cwd: step.state.facts.about.as_ref().map(|about| about.cwd.clone()),
+            action: Some(minke_record::Action {
+                scripts: step.state.scripts_for_ask(call, &prepared.action.scripts),
+                ..prepared.action.clone()
+            }),
+            diff: diff.map(truncate_ask_text),
+            verdict: Some(verdict.clone()),
+            always,
+        };
+        self.open_ask(step, AskKind::Approval, subject, options.iter().map(ToString::to_string).collect())
+    }
+
+    /// Returns the rule that `approved_rule` would write, or `None` if it would not change the outcome.
+    pub(crate) fn proposed_rule(&self, state: &State, ready: &ReadyCall) -> Option<String> {
+        if ready.verdict.layer.as_deref() == Some(HOOK_LAYER) {
+            return None; // a rule cannot answer a hook
+        }
+        let rule =
+            self.with_policy_context(state, |by| minke_policy::propose_rule(by, &ready.prepared.action))?;
+        Some(rule.to_toml_line()).filter(|line| line.len() <= limits::GRANT_BYTES)
+    }
+
+    pub(crate) fn open_ask(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        ask: AskKind,
+        subject: AskSubject,
+        options: Vec<String>,
+    ) -> AskId {
+        let id = AskId(step.ids.next_uuid());
+        let seconds = step.state.manifest.permissions.ask_expires_s;
+        let expires = seconds.map(|seconds| step.now.saturating_add(seconds.saturating_mul(1_000)));
+        step.append_entry(Ask { id, ask, subject, options, expires });
+        if let Some(open) = step.state.open_ask(id).cloned() {
+            self.report_open_ask(step, &open);
+        }
+        if let Some(at) = expires {
+            step.add_effect(Effect::SetTimer { timer: PodTimer::AskExpires(id), at });
+        }
+        id
+    }
+}
+
+impl InputHandler<'_, '_> {
+    /// Handles the `answer` command.
+    pub(crate) fn answer_ask(
+        &mut self,
+        disposition: &Disposition,
+        answer: AskAnswer,
+    ) -> Result<ReplyBody, CommandRefusal> {
+        let id = answer.ask;
+        if self
+            .step
+            .state
+            .open_ask(id)
+            .and_then(|ask| ask.expires)
+            .is_some_and(|expires| expires <= self.step.now)
+        {
+            self.expire_ask(id); // its timer has not fired yet
+        }
+        check_answer(self.step.state, self.step.now, &answer)?;
+        let is_client_call = self.engine.work.calls.client_calls.iter().any(|guest| guest.ask == Some(id));
+        if !is_client_call && *disposition == Disposition::ClientCallOnly {
+            return Err(CommandRefusal::new(
+                ErrorCode::NotFound,
+                format!("no run waits for the answer to {id}"),
+            ));
+        }
+        self.apply_answer(answer);
+        Ok(ReplyBody::Ok)
+    }
+
+    /// Appends an answer and continues or ends the run accordingly.
+    pub(crate) fn apply_answer(&mut self, answer: AskAnswer) {
+        let AskAnswer { ask: id, decision, note, by } = answer;
+        let Some(ask) = self.step.state.open_ask(id).cloned() else { return };
+        let call = self.step.state.facts.calls.iter().find(|call| call.stage == CallStage::Asked(id));
+        let call_id = call.map(|call| call.call_id.clone());
+        if ask.expires.is_some() {
+            self.step.add_effect(Effect::ClearTimer { timer: PodTimer::AskExpires(id) });
+        }
+        self.step.append_entry(Answer { id, decision: decision.clone(), note: note.clone(), by: by.clone() });
+        if decision == Decision::ApprovedForSession {
+            self.step.remember_approval(&ask, &by);
+        }
+        if let Some(rule) = ask.subject.always.as_ref().filter(|_| decision == Decision::ApprovedRule) {
+            self.step.add_effect(Effect::AddRule { rule: rule.clone() });
+        }
+        if self.engine.work.calls.answer_client_call(self.step, &ask, &decision, note) {
+            return;
+        }
+        if let Some(call_id) = &call_id {
+            self.engine.work.calls.call_progress.remove(call_id);
+        }
+        match self.engine.process.exit.phase(self.step.state) {
+            PodPhase::Paused if decision == Decision::Abort => {
+                self.engine.work.abandon_run(self.step, "aborted by the user", &by)
+            }
+            PodPhase::Paused => {
+                let interrupted =
+                    self.step.state.last_run_result() == Some(&EndResult::Completed(RunResult::Interrupted));
+                if interrupted
+                    && self.step.state.facts.asks.is_empty()
+                    && self.engine.process.run_refusal(self.step.state).is_none()
+                {
+                    self.engine.resume_run(self.step, by);
+                }
+            }
+            PodPhase::Running if decision == Decision::Abort => {
+                self.cancel_run("aborted by the user");
+            }
+            PodPhase::Running => self.engine.continue_run(self.step),
+            PodPhase::Idle | PodPhase::Compacting | PodPhase::Stopping => {}
+        }
+    }
+
+    /// Denies an ask whose time is over.
+    pub(crate) fn expire_ask(&mut self, id: AskId) {
+        let due = self
+            .step
+            .state
+            .open_ask(id)
+            .and_then(|ask| ask.expires)
+            .is_some_and(|expires| expires <= self.step.now);
+        if due && self.engine.process.exit.phase(self.step.state) != PodPhase::Stopping {
+            let (by, note) = (Actor::from_minke(), Some("no answer arrived in time".to_owned()));
+            self.apply_answer(AskAnswer { ask: id, decision: Decision::Denied, note, by });
+        }
+    }
+}
+
+impl PodEngine {
+    /// Appends an answer in an offline edit. The next pod of the session acts on it.
+    pub(crate) fn answer_ask_offline(&mut self, step: &mut StepBuilder<'_>, answering: AskAnswer) {
+        let AskAnswer { ask: id, decision, note, by } = answering;
+        let Some(ask) = step.state.open_ask(id).cloned() else { return };
+        step.append_entry(Answer { id, decision: decision.clone(), note, by: by.clone() });
+        if decision == Decision::ApprovedForSession {
+            step.remember_approval(&ask, &by);
+        }
+        if decision == Decision::Abort {
+            if step.state.facts.run.is_some() {
+                self.interrupt_open_run(step, "the process ended");
+            }
+            self.work.abandon_run(step, "aborted by the user", &by);
+        }
     }
 }
 

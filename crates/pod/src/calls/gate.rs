@@ -18,10 +18,14 @@ use minke_record::{
 use serde::Deserialize;
 
 use crate::calls::digest::call_digest;
+use crate::calls::hooks::HookQueue;
 use crate::calls::{CallProgress, CallResult, ReadyCall, refused_result};
+use crate::engine::ProcessState;
+use crate::environment::Environment;
 use crate::input::{HookPoint, HookRequest, HookVerdict, PreparedCall};
-use crate::pod::{Pod, StepBuilder};
+use crate::state::State;
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// Prefix of the message if arguments that a hook wrote are invalid.
 pub const REWRITTEN_PREFIX: &str = "a hook rewrote the arguments, and as they are now: ";
@@ -91,11 +95,32 @@ impl ParentLimits {
     }
 }
 
-impl Pod {
+impl State {
+    /// Returns the writable broad roots that the user has not approved for this session.
+    pub(crate) fn unapproved_broad_roots(&self) -> Vec<String> {
+        let sandbox = &self.manifest.sandbox;
+        if sandbox.mode == SandboxMode::ReadOnly {
+            return Vec::new();
+        }
+        let approved = |root: &String| {
+            let grant = minke_policy::broad_root_grant(root);
+            self.facts.grants.iter().any(|granted| granted.rule == grant)
+        };
+        sandbox.broad_roots.iter().filter(|root| !approved(root)).cloned().collect()
+    }
+
+    pub(crate) fn call_digest(&self, tool: &str, arguments: &Text, prepared: &PreparedCall) -> String {
+        let cwd = self.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
+        let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
+        call_digest(tool, arguments, cwd, before, &prepared.action.scripts)
+    }
+}
+
+impl ProcessState {
     /// Evaluates a prepared call, or the reason why it is invalid.
     pub(crate) fn evaluate_prepared(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         call: &OpenCall,
         rewrite: Option<Box<HookRewrite>>,
         prepared: Result<PreparedCall, String>,
@@ -111,29 +136,32 @@ impl Pod {
             }
         };
         if let Some(InternalCall::Pods(pods)) = &prepared.internal_call
-            && let Some(problem) = self.check_pods_call(pods)
+            && let Some(problem) = self.environment.check_pods_call(step.state, pods)
         {
             return GateDecision::Settle(problem);
         }
-        let verdict = self.judge_prepared(&prepared);
+        let verdict = self.environment.judge_prepared(step.state, &prepared);
         if !matches!(verdict.outcome, Judgement::Allow | Judgement::Ask) {
             return GateDecision::Settle(refused_result(verdict));
         }
         if let CallStage::Answered { digest, decision, note, .. } = &call.stage
             && !decision.is_approval()
-            && *digest == self.call_digest(&call.tool, current_arguments(call, rewrite.as_deref()), &prepared)
+            && *digest
+                == step.state.call_digest(&call.tool, current_arguments(call, rewrite.as_deref()), &prepared)
         {
             return GateDecision::Settle(refused_result(answer_verdict(decision, note.as_deref())));
         }
-        if self.volatile.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
-            return GateDecision::Wait(self.ask_hooks(step, call, prepared, verdict, rewrite));
+        if self.environment.boot.as_ref().is_some_and(|boot| boot.hook_points.before_tool) {
+            return GateDecision::Wait(self.hooks.ask_hooks(step, call, prepared, verdict, rewrite));
         }
-        self.decide_call(call, ready_call(prepared, verdict, rewrite))
+        self.environment.decide_call(step.state, call, ready_call(prepared, verdict, rewrite))
     }
+}
 
-    fn ask_hooks(
+impl HookQueue {
+    pub(crate) fn ask_hooks(
         &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         call: &OpenCall,
         prepared: PreparedCall,
         verdict: PolicyVerdict,
@@ -149,14 +177,16 @@ impl Pod {
             may_rewrite: rewrite.is_none(),
         };
         let point = HookPoint::BeforeTool(call.call_id.clone(), number);
-        m.add_effect(Effect::AskHooks { point, question: Box::new(question) });
+        step.add_effect(Effect::AskHooks { point, question: Box::new(question) });
         CallProgress::AskingHooks(Box::new(HookedCall { number, prepared, verdict, rewrite }))
     }
+}
 
+impl Environment {
     /// Applies the hooks' verdict on a call.
     pub(crate) fn apply_hook_verdict(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         call: &OpenCall,
         hooked: HookedCall,
         hook_reply: HookVerdict,
@@ -184,11 +214,11 @@ impl Pod {
             Some(asks) => stricter_verdict(verdict, asks),
             None => verdict,
         };
-        self.decide_call(call, ready_call(prepared, verdict, rewrite))
+        self.decide_call(step.state, call, ready_call(prepared, verdict, rewrite))
     }
 
     /// Final decision after policy and hooks: run, reuse an approval, or ask.
-    fn decide_call(&self, call: &OpenCall, mut ready: ReadyCall) -> GateDecision {
+    pub(crate) fn decide_call(&self, state: &State, call: &OpenCall, mut ready: ReadyCall) -> GateDecision {
         if let CallStage::Answered { decision, .. } = &call.stage
             && !decision.is_approval()
             && ready.verdict.outcome == Judgement::Allow
@@ -204,8 +234,8 @@ impl Pod {
             Judgement::Allow => GateDecision::Run(ready),
             Judgement::Ask => {
                 let arguments = ready.rewritten_arguments.as_ref().unwrap_or(&call.arguments);
-                let digest = self.call_digest(&call.tool, arguments, &ready.prepared);
-                match self.find_approval(call, &ready, &digest) {
+                let digest = state.call_digest(&call.tool, arguments, &ready.prepared);
+                match self.find_approval(state, call, &ready, &digest) {
                     Some(verdict) => GateDecision::Run(ReadyCall { verdict, ..ready }),
                     // A change that can no longer be made needs no approval.
                     None if ready.prepared.problem.is_some() => {
@@ -220,10 +250,16 @@ impl Pod {
     }
 
     /// Returns the verdict of the answer or grant that allows an ask verdict.
-    fn find_approval(&self, call: &OpenCall, ready: &ReadyCall, digest: &str) -> Option<PolicyVerdict> {
+    pub(crate) fn find_approval(
+        &self,
+        state: &State,
+        call: &OpenCall,
+        ready: &ReadyCall,
+        digest: &str,
+    ) -> Option<PolicyVerdict> {
         let sandbox = ready.verdict.sandbox.clone();
         // The author of the mandate approved exactly this command. Rules and scope were checked above.
-        if self.is_acceptance_call(call) && ready.rewritten_arguments.is_none() {
+        if state.is_acceptance_call(call) && ready.rewritten_arguments.is_none() {
             let (outcome, layer) = (Judgement::Allow, Some("mandate".to_owned()));
             let reason = "it is the acceptance command of the mandate".to_owned();
             return Some(PolicyVerdict { outcome, rule: None, layer, reason, sandbox });
@@ -242,7 +278,7 @@ impl Pod {
         if matches!(&call.stage, CallStage::Answered { decision, .. } if !decision.is_approval()) {
             return None;
         }
-        let rule = self.matching_grant(ready, digest)?;
+        let rule = self.matching_grant(state, ready, digest)?;
         let reason = "granted by a person for this session".to_owned();
         let layer = Some(GRANT_LAYER.to_owned());
         Some(PolicyVerdict { outcome: Judgement::Allow, rule: Some(rule), layer, reason, sandbox })
@@ -250,8 +286,8 @@ impl Pod {
 
     /// Returns the grant that covers a call. If a hook asks, only a grant for the exact call counts, because
     /// a rule does not cover the hook's reasons.
-    fn matching_grant(&self, ready: &ReadyCall, digest: &str) -> Option<String> {
-        let grants = &self.state.facts.grants;
+    pub(crate) fn matching_grant(&self, state: &State, ready: &ReadyCall, digest: &str) -> Option<String> {
+        let grants = &state.facts.grants;
         let scripts = &ready.prepared.action.scripts;
         if scripts.iter().any(|script| script.hash.is_none()) {
             return None; // the content of the script is unknown
@@ -260,16 +296,18 @@ impl Pod {
         if let Some(grant) = grants.iter().find(|grant| exact(&grant.rule)) {
             return Some(grant.rule.clone());
         }
-        if ready.verdict.layer.as_deref() == Some(HOOK_LAYER) || !self.are_scripts_granted(scripts) {
+        if ready.verdict.layer.as_deref() == Some(HOOK_LAYER) || !state.are_scripts_granted(scripts) {
             return None;
         }
         let rules: Vec<&str> = grants.iter().map(|grant| grant.rule.as_str()).collect();
-        self.with_policy_context(|by| minke_policy::find_grant(&rules, by, &ready.prepared.action, digest))
+        self.with_policy_context(state, |by| {
+            minke_policy::find_grant(&rules, by, &ready.prepared.action, digest)
+        })
     }
 
-    pub(crate) fn judge_action(&self, action: &Action) -> PolicyVerdict {
-        let verdict = self.with_policy_context(|by| minke_policy::judge_action(by, action));
-        let lent = action.writes.iter().find_map(|path| Some((path, self.state.loan_holder(path)?)));
+    pub(crate) fn judge_action(&self, state: &State, action: &Action) -> PolicyVerdict {
+        let verdict = self.with_policy_context(state, |by| minke_policy::judge_action(by, action));
+        let lent = action.writes.iter().find_map(|path| Some((path, state.loan_holder(path)?)));
         match lent.filter(|_| verdict.outcome == Judgement::Deny) {
             Some((path, child)) => {
                 let reason = format!(
@@ -283,65 +321,50 @@ impl Pod {
     }
 
     /// Runs `evaluate` with the full policy context.
-    pub(crate) fn with_policy_context<T>(&self, evaluate: impl FnOnce(&PolicyContext<'_>) -> T) -> T {
-        let scope = self.state.effective_scope();
-        let sandbox = &self.state.manifest.sandbox;
+    pub(crate) fn with_policy_context<T>(
+        &self,
+        state: &State,
+        evaluate: impl FnOnce(&PolicyContext<'_>) -> T,
+    ) -> T {
+        let scope = state.effective_scope();
+        let sandbox = &state.manifest.sandbox;
         let hosts = sandbox.network.allowed_hosts();
-        let broad_roots = self.unapproved_broad_roots();
+        let broad_roots = state.unapproved_broad_roots();
         let by = |posture: Posture, rules| PolicyContext {
-            own_scope: self.volatile.boot.as_ref().map(|boot| &boot.own_dirs),
+            own_scope: self.boot.as_ref().map(|boot| &boot.own_dirs),
             hosts: &hosts,
             unprotected_paths: &sandbox.lifted,
             broad_roots: &broad_roots,
             rules,
-            cwd: self.state.facts.about.as_ref().map_or("/", |about| about.cwd.as_str()),
+            cwd: state.facts.about.as_ref().map_or("/", |about| about.cwd.as_str()),
             ..PolicyContext::new(posture, &scope, self.sandbox_backend())
         };
-        let own = by(self.posture(), &self.state.manifest.permissions.rules);
-        match &self.state.parent_limits {
+        let own = by(self.posture(state), &state.manifest.permissions.rules);
+        match &state.parent_limits {
             Some(limits) => {
-                let parent = by(limits.posture.unwrap_or_else(|| self.own_posture()), &limits.rules);
+                let parent = by(limits.posture.unwrap_or_else(|| self.own_posture(state)), &limits.rules);
                 evaluate(&PolicyContext { parent: Some(&parent), ..own })
             }
             None => evaluate(&own),
         }
     }
 
-    /// Returns the writable broad roots that the user has not approved for this session.
-    pub(crate) fn unapproved_broad_roots(&self) -> Vec<String> {
-        let sandbox = &self.state.manifest.sandbox;
-        if sandbox.mode == SandboxMode::ReadOnly {
-            return Vec::new();
-        }
-        let approved = |root: &String| {
-            let grant = minke_policy::broad_root_grant(root);
-            self.state.facts.grants.iter().any(|granted| granted.rule == grant)
-        };
-        sandbox.broad_roots.iter().filter(|root| !approved(root)).cloned().collect()
-    }
-
     /// Returns the sandbox backend of this process.
-    pub fn sandbox_backend(&self) -> SandboxBackend {
-        self.volatile.boot.as_ref().map_or(SandboxBackend::Unavailable, |boot| boot.sandbox)
+    pub(crate) fn sandbox_backend(&self) -> SandboxBackend {
+        self.boot.as_ref().map_or(SandboxBackend::Unavailable, |boot| boot.sandbox)
     }
 
     /// Returns the answer to actions without a rule: the configured one or the default of the sandbox, at
     /// most as permissive as the parent's.
-    pub fn posture(&self) -> Posture {
-        let own = self.own_posture();
-        let parent = self.state.parent_limits.as_ref().and_then(|limits| limits.posture);
+    pub(crate) fn posture(&self, state: &State) -> Posture {
+        let own = self.own_posture(state);
+        let parent = state.parent_limits.as_ref().and_then(|limits| limits.posture);
         parent.map_or(own, |parent| parent.min(own))
     }
 
-    fn own_posture(&self) -> Posture {
-        let chosen = self.state.manifest.permissions.posture;
+    pub(crate) fn own_posture(&self, state: &State) -> Posture {
+        let chosen = state.manifest.permissions.posture;
         chosen.unwrap_or_else(|| minke_policy::default_posture(self.sandbox_backend()))
-    }
-
-    pub(crate) fn call_digest(&self, tool: &str, arguments: &Text, prepared: &PreparedCall) -> String {
-        let cwd = self.state.facts.about.as_ref().map_or("", |about| about.cwd.as_str());
-        let before = prepared.preview.as_ref().and_then(|preview| preview.before.as_deref());
-        call_digest(tool, arguments, cwd, before, &prepared.action.scripts)
     }
 }
 

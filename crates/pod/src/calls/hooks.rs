@@ -7,6 +7,8 @@
 //! Invariants: nothing of a blocked input is in the log (`a_hook_blocks_an_input`); hooks continue a run at
 //! most `MAX_CONTINUES` times (`hooks_cannot_keep_a_run_for_ever`).
 
+use std::collections::BTreeMap;
+
 use minke_prompts::Snippet;
 use minke_record::{
     Actor, ActorKind, AlertLevel, AlertSource, CallId, Content, DequeueReason, Dequeued, ErrorCode, Inbox,
@@ -14,9 +16,13 @@ use minke_record::{
 };
 
 use crate::calls::CallProgress;
+use crate::engine::{InputHandler, PodEngine, ProcessState};
+use crate::environment::Environment;
 use crate::input::{CommandRequest, HookPoint, HookRequest, HookVerdict, PodCommand};
-use crate::pod::{Pod, StepBuilder};
+use crate::run::RunProgress;
+use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of inputs that wait for hooks.
 const MAX_PENDING_INPUTS: usize = 16;
@@ -33,7 +39,7 @@ pub(crate) struct PendingInput {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum PendingSource {
+pub(crate) enum PendingSource {
     /// A command that is not accepted yet.
     Command(Box<CommandRequest>),
     /// An input queued while no pod ran, before it starts its run.
@@ -50,115 +56,125 @@ pub(crate) struct PendingEnd {
     continues: u32,
 }
 
-impl Pod {
-    pub(crate) fn next_hook_number(&mut self) -> u64 {
-        self.volatile.last_hook_number = self.volatile.last_hook_number.wrapping_add(1);
-        self.volatile.last_hook_number
-    }
+/// Requests to hooks, and the inputs that wait for their replies.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HookQueue {
+    /// The number of the newest hook request.
+    pub(crate) last_hook_number: u64,
+    /// Inputs that wait for hooks.
+    pub(crate) pending_inputs: Vec<PendingInput>,
+    /// Queued inputs that hooks have checked, with their replacement text.
+    pub(crate) hooked_inputs: BTreeMap<QueueId, Option<String>>,
+}
 
-    fn hook_points(&self) -> crate::HookPoints {
-        self.volatile.boot.as_ref().map(|boot| boot.hook_points).unwrap_or_default()
+impl State {
+    /// Returns the last text of the model.
+    fn last_assistant_text(&self) -> String {
+        let Some(Item::Message { role: Role::Assistant, content }) = self.context.last() else {
+            return String::new();
+        };
+        let text = |part: &Content| match part {
+            Content::Text { text } | Content::Refusal { text } => Some(text.display_text().into_owned()),
+            Content::Image { .. } | Content::Unknown => None,
+        };
+        truncate_hook_text(&content.iter().filter_map(text).collect::<Vec<String>>().join("\n"))
     }
+}
 
-    pub(crate) fn apply_hook_reply(
-        &mut self,
-        step: &mut StepBuilder,
-        point: HookPoint,
-        mut verdict: HookVerdict,
-    ) {
-        let problems = std::mem::take(&mut verdict.problems);
-        match point {
-            HookPoint::BeforeTool(id, number) => self.apply_call_hook_verdict(step, &id, number, verdict),
-            HookPoint::UserPrompt(number) => self.apply_prompt_hook_verdict(step, number, verdict),
-            HookPoint::BeforeStop(run) => self.apply_end_hook_verdict(step, run, verdict),
-        }
-        if !problems.is_empty() {
-            self.append_alert(step, AlertLevel::Warn, AlertSource::Policy, problems.join("; "));
-        }
-    }
-
-    fn apply_call_hook_verdict(
-        &mut self,
-        m: &mut StepBuilder,
-        id: &CallId,
-        number: u64,
-        verdict: HookVerdict,
-    ) {
-        if self.is_client_call(id) {
-            return self.apply_client_hook_verdict(m, id, number, verdict);
-        }
-        let asked = |work: &CallProgress| matches!(work, CallProgress::AskingHooks(hooked) if hooked.number == number);
-        if !self.volatile.call_progress.get(id).is_some_and(asked) {
-            return;
-        }
-        let Some(call) = self.state.open_call(id).cloned() else { return };
-        let Some(CallProgress::AskingHooks(hooked)) = self.volatile.call_progress.remove(id) else { return };
-        self.append_hook_context(m, &verdict);
-        let decision = self.apply_hook_verdict(m, &call, *hooked, verdict);
-        self.apply_gate_decision(m, &call, decision);
-    }
-
+impl StepBuilder<'_> {
     /// Appends a hook's context to the inbox; the next request includes it.
-    pub(crate) fn append_hook_context(&mut self, step: &mut StepBuilder, verdict: &HookVerdict) {
+    pub(crate) fn append_hook_context(&mut self, verdict: &HookVerdict) {
         let Some(context) = verdict.context.as_deref().filter(|context| !context.is_empty()) else { return };
         let from = Actor { actor: ActorKind::Hook, session: None, surface: verdict.by.clone() };
         let message = Some(Text::from(truncate_hook_text(context)));
-        self.append_entry(step, Inbox { from, from_seq: None, event: None, message, wake: false });
+        self.append_entry(Inbox { from, from_seq: None, event: None, message, wake: false });
+    }
+}
+
+impl HookQueue {
+    pub(crate) fn next_hook_number(&mut self) -> u64 {
+        self.last_hook_number = self.last_hook_number.wrapping_add(1);
+        self.last_hook_number
     }
 
-    /// Holds a person's input until hooks have checked it. Returns the input if there are no such hooks.
-    pub(crate) fn hold_for_hooks(
+    pub(crate) fn ask_hooks_about_input(
         &mut self,
-        step: &mut StepBuilder,
-        request: CommandRequest,
-    ) -> Option<CommandRequest> {
-        let PodCommand::Run { input, .. } = &request.command else { return Some(request) };
-        if !self.hook_points().user_prompt || request.from.actor != ActorKind::Person || input.is_empty() {
-            return Some(request);
-        }
-        if self.volatile.pending_inputs.len() >= MAX_PENDING_INPUTS {
-            let message = format!("{MAX_PENDING_INPUTS} inputs already wait for hooks; send the input again");
-            step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
-            return None;
-        }
-        let (input, from) = (input.clone(), request.from.clone());
-        self.ask_hooks_about_input(step, PendingSource::Command(Box::new(request)), input, from);
-        None
-    }
-
-    fn ask_hooks_about_input(
-        &mut self,
-        m: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         source: PendingSource,
         input: Vec<InputSegment>,
         from: Actor,
     ) {
         let number = self.next_hook_number();
-        self.volatile.pending_inputs.push(PendingInput { number, source });
+        self.pending_inputs.push(PendingInput { number, source });
         let question = Box::new(HookRequest::UserPrompt { input, from });
-        m.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
+        step.add_effect(Effect::AskHooks { point: HookPoint::UserPrompt(number), question });
     }
 
-    /// Asks hooks about an input that was queued while no pod ran. Returns whether the input must wait.
-    pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder, queued: &Queued) -> bool {
-        let asks = self.hook_points().user_prompt && queued.from.actor == ActorKind::Person;
-        if !asks || self.volatile.hooked_inputs.contains_key(&queued.id) {
-            return false;
+    /// Returns the queued input with the text that a hook has substituted.
+    pub(crate) fn take_hooked_segments(&mut self, queued: &Queued) -> Vec<InputSegment> {
+        match self.hooked_inputs.remove(&queued.id).flatten() {
+            Some(text) => replace_input_text(&queued.segments, &text),
+            None => queued.segments.clone(),
         }
-        let pending = self
-            .volatile
-            .pending_inputs
-            .iter()
-            .any(|parked| parked.source == PendingSource::Queued(queued.id));
-        if !pending {
-            let (input, from) = (queued.segments.clone(), queued.from.clone());
-            self.ask_hooks_about_input(step, PendingSource::Queued(queued.id), input, from);
-        }
-        true
     }
 
-    fn apply_prompt_hook_verdict(&mut self, m: &mut StepBuilder, number: u64, verdict: HookVerdict) {
-        let Some(at) = self.volatile.pending_inputs.iter().position(|pending| pending.number == number)
+    /// Refuses all inputs that wait for hooks. Returns their number.
+    pub(crate) fn refuse_pending_inputs(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        code: &ErrorCode,
+        why: &str,
+    ) -> usize {
+        let pending = std::mem::take(&mut self.pending_inputs);
+        let count = pending.len();
+        for parked in pending {
+            if let PendingSource::Command(request) = parked.source {
+                step.refuse_request(request.reply, CommandRefusal::new(code.clone(), why));
+            }
+        }
+        count
+    }
+}
+
+impl Environment {
+    pub(crate) fn hook_points(&self) -> crate::HookPoints {
+        self.boot.as_ref().map(|boot| boot.hook_points).unwrap_or_default()
+    }
+}
+
+impl InputHandler<'_, '_> {
+    pub(crate) fn apply_hook_reply(&mut self, point: HookPoint, mut verdict: HookVerdict) {
+        let problems = std::mem::take(&mut verdict.problems);
+        match point {
+            HookPoint::BeforeTool(id, number) => self.apply_call_hook_verdict(&id, number, verdict),
+            HookPoint::UserPrompt(number) => self.apply_prompt_hook_verdict(number, verdict),
+            HookPoint::BeforeStop(run) => self.apply_end_hook_verdict(run, verdict),
+        }
+        if !problems.is_empty() {
+            self.step.append_alert(AlertLevel::Warn, AlertSource::Policy, problems.join("; "));
+        }
+    }
+
+    pub(crate) fn apply_call_hook_verdict(&mut self, id: &CallId, number: u64, verdict: HookVerdict) {
+        if self.engine.work.calls.is_client_call(id) {
+            return self.apply_client_hook_verdict(id, number, verdict);
+        }
+        let asked = |work: &CallProgress| matches!(work, CallProgress::AskingHooks(hooked) if hooked.number == number);
+        if !self.engine.work.calls.call_progress.get(id).is_some_and(asked) {
+            return;
+        }
+        let Some(call) = self.step.state.open_call(id).cloned() else { return };
+        let Some(CallProgress::AskingHooks(hooked)) = self.engine.work.calls.call_progress.remove(id) else {
+            return;
+        };
+        self.step.append_hook_context(&verdict);
+        let decision = self.engine.process.environment.apply_hook_verdict(self.step, &call, *hooked, verdict);
+        self.apply_gate_decision(&call, decision);
+    }
+
+    pub(crate) fn apply_prompt_hook_verdict(&mut self, number: u64, verdict: HookVerdict) {
+        let Some(at) =
+            self.engine.process.hooks.pending_inputs.iter().position(|pending| pending.number == number)
         else {
             return;
         };
@@ -168,9 +184,9 @@ impl Pod {
             verdict.by.as_deref().map_or_else(|| "a hook".to_owned(), |by| format!("hook `{by}`")),
             verdict.reason.as_deref().unwrap_or("it gives no reason")
         );
-        match self.volatile.pending_inputs.remove(at).source {
+        match self.engine.process.hooks.pending_inputs.remove(at).source {
             PendingSource::Command(request) if blocked => {
-                m.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
+                self.step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::Denied, why));
             }
             PendingSource::Command(mut request) => {
                 if let (PodCommand::Run { input, .. }, Some(text)) =
@@ -178,56 +194,62 @@ impl Pod {
                 {
                     *input = replace_input_text(input, text);
                 }
-                self.execute_command(m, *request, Some(&verdict));
+                self.execute_command(*request, Some(&verdict));
             }
-            PendingSource::Queued(id) if self.state.queued_input(id).is_none() => {}
+            PendingSource::Queued(id) if self.step.state.queued_input(id).is_none() => {}
             PendingSource::Queued(id) if blocked => {
                 // The reason comes first, because a client that waits for the input stops at `dequeued`.
-                self.append_alert(m, AlertLevel::Warn, AlertSource::Policy, why);
-                self.append_entry(m, Dequeued { id, why: DequeueReason::Removed });
-                self.start_next_queued(m);
+                self.step.append_alert(AlertLevel::Warn, AlertSource::Policy, why);
+                self.step.append_entry(Dequeued { id, why: DequeueReason::Removed });
+                self.engine.start_next_queued(self.step);
             }
             PendingSource::Queued(id) => {
-                self.volatile.hooked_inputs.insert(id, verdict.rewritten.clone());
-                self.append_hook_context(m, &verdict);
-                self.start_oldest_queued(m);
+                self.engine.process.hooks.hooked_inputs.insert(id, verdict.rewritten.clone());
+                self.step.append_hook_context(&verdict);
+                self.engine.start_oldest_queued(self.step);
             }
         }
     }
 
-    /// Returns the queued input with the text that a hook has substituted.
-    pub(crate) fn take_hooked_segments(&mut self, queued: &Queued) -> Vec<InputSegment> {
-        match self.volatile.hooked_inputs.remove(&queued.id).flatten() {
-            Some(text) => replace_input_text(&queued.segments, &text),
-            None => queued.segments.clone(),
+    pub(crate) fn apply_end_hook_verdict(&mut self, run: RunId, verdict: HookVerdict) {
+        if !self.engine.work.run.is_waiting_for_end_hooks(self.step.state)
+            || self.engine.work.run.pending_end.is_none_or(|ending| ending.run != run)
+        {
+            return;
         }
-    }
-
-    /// Refuses all inputs that wait for hooks. Returns their number.
-    pub(crate) fn refuse_pending_inputs(
-        &mut self,
-        step: &mut StepBuilder,
-        code: &ErrorCode,
-        why: &str,
-    ) -> usize {
-        let pending = std::mem::take(&mut self.volatile.pending_inputs);
-        let count = pending.len();
-        for parked in pending {
-            if let PendingSource::Command(request) = parked.source {
-                step.refuse_request(request.reply, CommandRefusal::new(code.clone(), why));
-            }
+        let blocked = verdict.outcome != Judgement::Allow;
+        if let Some(pending_end) = &mut self.engine.work.run.pending_end {
+            pending_end.is_waiting = false;
+            pending_end.continues += u32::from(blocked);
         }
-        count
+        self.step.append_hook_context(&verdict);
+        if blocked {
+            let who = verdict.by.as_deref().unwrap_or("a hook");
+            let why = verdict.reason.unwrap_or_else(|| "the work is not finished".to_owned());
+            let why = truncate_hook_text(&why);
+            self.step.append_model_message(
+                SystemKind::Continue,
+                Snippet::GoOn,
+                &[("who", who), ("why", why.as_ref())],
+            );
+        }
+        if blocked || self.step.state.has_pending_notes() {
+            return self.engine.send_next_request(self.step, None);
+        }
+        self.engine.end_run(self.step, RunResult::Finished, None);
     }
+}
 
+impl PodEngine {
     /// Asks hooks whether the run may end. Returns whether it must wait for them.
-    pub(crate) fn ask_hooks_before_end(&mut self, step: &mut StepBuilder) -> bool {
-        let Some(run) = self.state.facts.run.as_ref().map(|run| run.id) else { return false };
-        if !self.hook_points().before_stop {
+    pub(crate) fn ask_hooks_before_end(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let Some(run) = step.state.facts.run.as_ref().map(|run| run.id) else { return false };
+        if !self.process.environment.hook_points().before_stop {
             return false;
         }
         let continues = self
-            .volatile
+            .work
+            .run
             .pending_end
             .filter(|pending_end| pending_end.run == run)
             .map_or(0, |ending| ending.continues);
@@ -235,62 +257,62 @@ impl Pod {
             let message = format!(
                 "hooks have continued this run {MAX_CONTINUES} times; it ends without asking them again"
             );
-            self.append_alert(step, AlertLevel::Warn, AlertSource::Policy, message);
+            step.append_alert(AlertLevel::Warn, AlertSource::Policy, message);
             return false;
         }
-        self.volatile.pending_end = Some(PendingEnd { run, is_waiting: true, continues });
-        let question = Box::new(HookRequest::BeforeStop { text: self.last_assistant_text(), continues });
+        self.work.run.pending_end = Some(PendingEnd { run, is_waiting: true, continues });
+        let question =
+            Box::new(HookRequest::BeforeStop { text: step.state.last_assistant_text(), continues });
         step.add_effect(Effect::AskHooks { point: HookPoint::BeforeStop(run), question });
         true
     }
+}
 
-    /// Returns whether hooks are being asked about the end of the open run.
-    pub(crate) fn is_waiting_for_end_hooks(&self) -> bool {
-        let run = self.state.facts.run.as_ref().map(|run| run.id);
-        self.volatile
-            .pending_end
-            .is_some_and(|pending_end| pending_end.is_waiting && Some(pending_end.run) == run)
-    }
-
-    fn apply_end_hook_verdict(&mut self, step: &mut StepBuilder, run: RunId, verdict: HookVerdict) {
-        if !self.is_waiting_for_end_hooks()
-            || self.volatile.pending_end.is_none_or(|ending| ending.run != run)
+impl ProcessState {
+    /// Holds a person's input until hooks have checked it. Returns the input if there are no such hooks.
+    pub(crate) fn hold_for_hooks(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        request: CommandRequest,
+    ) -> Option<CommandRequest> {
+        let PodCommand::Run { input, .. } = &request.command else { return Some(request) };
+        if !self.environment.hook_points().user_prompt
+            || request.from.actor != ActorKind::Person
+            || input.is_empty()
         {
-            return;
+            return Some(request);
         }
-        let blocked = verdict.outcome != Judgement::Allow;
-        if let Some(pending_end) = &mut self.volatile.pending_end {
-            pending_end.is_waiting = false;
-            pending_end.continues += u32::from(blocked);
+        if self.hooks.pending_inputs.len() >= MAX_PENDING_INPUTS {
+            let message = format!("{MAX_PENDING_INPUTS} inputs already wait for hooks; send the input again");
+            step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
+            return None;
         }
-        self.append_hook_context(step, &verdict);
-        if blocked {
-            let who = verdict.by.as_deref().unwrap_or("a hook");
-            let why = verdict.reason.unwrap_or_else(|| "the work is not finished".to_owned());
-            let why = truncate_hook_text(&why);
-            self.append_model_message(
-                step,
-                SystemKind::Continue,
-                Snippet::GoOn,
-                &[("who", who), ("why", why.as_ref())],
-            );
-        }
-        if blocked || self.has_pending_notes() {
-            return self.send_next_request(step, None);
-        }
-        self.end_run(step, RunResult::Finished, None);
+        let (input, from) = (input.clone(), request.from.clone());
+        self.hooks.ask_hooks_about_input(step, PendingSource::Command(Box::new(request)), input, from);
+        None
     }
 
-    /// Returns the last text of the model.
-    fn last_assistant_text(&self) -> String {
-        let Some(Item::Message { role: Role::Assistant, content }) = self.state.context.last() else {
-            return String::new();
-        };
-        let text = |part: &Content| match part {
-            Content::Text { text } | Content::Refusal { text } => Some(text.display_text().into_owned()),
-            Content::Image { .. } | Content::Unknown => None,
-        };
-        truncate_hook_text(&content.iter().filter_map(text).collect::<Vec<String>>().join("\n"))
+    /// Asks hooks about an input that was queued while no pod ran. Returns whether the input must wait.
+    pub(crate) fn ask_hooks_about_queued(&mut self, step: &mut StepBuilder<'_>, queued: &Queued) -> bool {
+        let asks = self.environment.hook_points().user_prompt && queued.from.actor == ActorKind::Person;
+        if !asks || self.hooks.hooked_inputs.contains_key(&queued.id) {
+            return false;
+        }
+        let pending =
+            self.hooks.pending_inputs.iter().any(|parked| parked.source == PendingSource::Queued(queued.id));
+        if !pending {
+            let (input, from) = (queued.segments.clone(), queued.from.clone());
+            self.hooks.ask_hooks_about_input(step, PendingSource::Queued(queued.id), input, from);
+        }
+        true
+    }
+}
+
+impl RunProgress {
+    /// Returns whether hooks are being asked about the end of the open run.
+    pub(crate) fn is_waiting_for_end_hooks(&self, state: &State) -> bool {
+        let run = state.facts.run.as_ref().map(|run| run.id);
+        self.pending_end.is_some_and(|pending_end| pending_end.is_waiting && Some(pending_end.run) == run)
     }
 }
 

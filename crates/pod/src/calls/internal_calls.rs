@@ -11,8 +11,11 @@ use minke_record::{
 };
 
 use crate::calls::{CallResult, ReadyCall};
+use crate::engine::PodEngine;
+use crate::environment::Environment;
 use crate::input::{CallOutput, PreparedCall};
-use crate::pod::{Pod, StepBuilder};
+use crate::state::State;
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of tasks that are not deleted.
 const MAX_TASKS: usize = 200;
@@ -21,30 +24,7 @@ const REMIND_AFTER_REQUESTS: u64 = 24;
 /// Maximum number of open tasks in a reminder.
 const MAX_REMINDED_TASKS: usize = 10;
 
-impl Pod {
-    /// Judges a prepared call. A question to a person is always asked unless the posture denies it.
-    pub(crate) fn judge_prepared(&self, prepared: &PreparedCall) -> PolicyVerdict {
-        match &prepared.internal_call {
-            Some(InternalCall::AskUser { .. }) => {
-                let (outcome, reason) = match self.posture() {
-                    Posture::Deny => (Judgement::Deny, "the posture refuses questions: decide yourself"),
-                    Posture::Plan | Posture::Ask | Posture::Auto | Posture::Full => {
-                        (Judgement::Ask, "a question to a person")
-                    }
-                };
-                let layer = Some("posture".to_owned());
-                PolicyVerdict {
-                    outcome,
-                    rule: None,
-                    layer,
-                    reason: reason.to_owned(),
-                    sandbox: LoggedBackend::NONE,
-                }
-            }
-            _ => self.judge_action(&prepared.action),
-        }
-    }
-
+impl State {
     /// Returns the subject of a question of the model.
     pub(crate) fn question_subject(
         &self,
@@ -63,45 +43,8 @@ impl Pod {
         }
     }
 
-    /// Executes and settles an internal call.
-    pub(crate) fn run_internal_call(
-        &mut self,
-        step: &mut StepBuilder,
-        call: &OpenCall,
-        internal_call: InternalCall,
-    ) {
-        let result = match internal_call {
-            InternalCall::TaskCreate { subject, description } => self.create_task(step, subject, description),
-            InternalCall::TaskUpdate { id, subject, description, status } => {
-                match self.task_by_id(id).cloned() {
-                    Some(task) => self.update_task(
-                        step,
-                        Task {
-                            id,
-                            subject: subject.unwrap_or(task.subject),
-                            description: description.or(task.description),
-                            status: status.unwrap_or(task.status),
-                        },
-                    ),
-                    None => self.unknown_task(id),
-                }
-            }
-            InternalCall::TaskList => completed_call(self.task_counts(), Some(self.task_list())),
-            InternalCall::TaskGet { id } => match self.task_by_id(id) {
-                Some(task) => completed_call(
-                    format!("task {id}: {} ({})", task.subject, task.status),
-                    Some(task_details(task)),
-                ),
-                None => self.unknown_task(id),
-            },
-            InternalCall::AskUser { .. } => answer_result(call),
-            InternalCall::Pods(pods) => return self.start_pods_call(step, call, *pods),
-        };
-        self.settle_call_by(step, &call.call_id, result, call.by.clone());
-    }
-
     fn task_by_id(&self, id: u64) -> Option<&TaskFact> {
-        self.state.facts.tasks.iter().find(|task| task.id == id)
+        self.facts.tasks.iter().find(|task| task.id == id)
     }
 
     fn unknown_task(&self, id: u64) -> CallResult {
@@ -109,50 +52,46 @@ impl Pod {
         CallResult::error(Outcome::Failed, message)
     }
 
-    fn create_task(
-        &mut self,
-        step: &mut StepBuilder,
-        subject: String,
-        description: Option<String>,
-    ) -> CallResult {
-        if self.state.facts.tasks.len() >= MAX_TASKS {
-            let message =
-                format!("there are {MAX_TASKS} tasks already; delete those that do not matter any more");
-            return CallResult::error(Outcome::Failed, message);
-        }
-        let id = self.state.facts.task_ids.saturating_add(1);
-        self.update_task(step, Task { id, subject, description, status: TaskStatus::Pending })
-    }
-
-    fn update_task(&mut self, m: &mut StepBuilder, task: Task) -> CallResult {
-        let summary = format!("task {}: {} ({})", task.id, task.subject, task.status);
-        self.append_entry(m, task);
-        let tasks = &self.state.facts.tasks;
-        let finished = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
-        let percent = (!tasks.is_empty()).then(|| 100.0 * finished as f64 / tasks.len() as f64);
-        let note = self.task_counts();
-        self.append_entry(m, Progress { percent, note });
-        completed_call(summary, Some(self.task_list()))
-    }
-
     fn task_counts(&self) -> String {
-        let count =
-            |status: &TaskStatus| self.state.facts.tasks.iter().filter(|t| t.status == *status).count();
+        let count = |status: &TaskStatus| self.facts.tasks.iter().filter(|t| t.status == *status).count();
         let [done, doing, open] =
             [TaskStatus::Completed, TaskStatus::InProgress, TaskStatus::Pending].map(|status| count(&status));
         format!("{done} of {} tasks completed, {doing} in progress, {open} pending", done + doing + open)
     }
 
     fn task_list(&self) -> String {
-        if self.state.facts.tasks.is_empty() {
+        if self.facts.tasks.is_empty() {
             return "there are no tasks".to_owned();
         }
-        let lines: Vec<String> = self.state.facts.tasks.iter().map(task_line).collect();
+        let lines: Vec<String> = self.facts.tasks.iter().map(task_line).collect();
         lines.join("\n")
+    }
+}
+
+impl StepBuilder<'_> {
+    fn create_task(&mut self, subject: String, description: Option<String>) -> CallResult {
+        if self.state.facts.tasks.len() >= MAX_TASKS {
+            let message =
+                format!("there are {MAX_TASKS} tasks already; delete those that do not matter any more");
+            return CallResult::error(Outcome::Failed, message);
+        }
+        let id = self.state.facts.task_ids.saturating_add(1);
+        self.update_task(Task { id, subject, description, status: TaskStatus::Pending })
+    }
+
+    fn update_task(&mut self, task: Task) -> CallResult {
+        let summary = format!("task {}: {} ({})", task.id, task.subject, task.status);
+        self.append_entry(task);
+        let tasks = &self.state.facts.tasks;
+        let finished = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
+        let percent = (!tasks.is_empty()).then(|| 100.0 * finished as f64 / tasks.len() as f64);
+        let note = self.state.task_counts();
+        self.append_entry(Progress { percent, note });
+        completed_call(summary, Some(self.state.task_list()))
     }
 
     /// Before a request: reminds the model of open tasks that have not changed for long.
-    pub(crate) fn remind_of_tasks(&mut self, step: &mut StepBuilder) {
+    pub(crate) fn remind_of_tasks(&mut self) {
         let open = |task: &&TaskFact| task.status != TaskStatus::Completed;
         if self.state.facts.since_task < REMIND_AFTER_REQUESTS
             || !self.state.facts.tasks.iter().any(|t| open(&t))
@@ -167,7 +106,68 @@ impl Pod {
         }
         let (tasks, requests) = (lines.join("\n"), REMIND_AFTER_REQUESTS.to_string());
         let values = [("tasks", tasks.as_str()), ("requests", &requests)];
-        self.append_model_message(step, SystemKind::TaskReminder, Snippet::Tasks, &values);
+        self.append_model_message(SystemKind::TaskReminder, Snippet::Tasks, &values);
+    }
+}
+
+impl Environment {
+    /// Judges a prepared call. A question to a person is always asked unless the posture denies it.
+    pub(crate) fn judge_prepared(&self, state: &State, prepared: &PreparedCall) -> PolicyVerdict {
+        match &prepared.internal_call {
+            Some(InternalCall::AskUser { .. }) => {
+                let (outcome, reason) = match self.posture(state) {
+                    Posture::Deny => (Judgement::Deny, "the posture refuses questions: decide yourself"),
+                    Posture::Plan | Posture::Ask | Posture::Auto | Posture::Full => {
+                        (Judgement::Ask, "a question to a person")
+                    }
+                };
+                let layer = Some("posture".to_owned());
+                PolicyVerdict {
+                    outcome,
+                    rule: None,
+                    layer,
+                    reason: reason.to_owned(),
+                    sandbox: LoggedBackend::NONE,
+                }
+            }
+            _ => self.judge_action(state, &prepared.action),
+        }
+    }
+}
+
+impl PodEngine {
+    /// Executes and settles an internal call.
+    pub(crate) fn run_internal_call(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        call: &OpenCall,
+        internal_call: InternalCall,
+    ) {
+        let result = match internal_call {
+            InternalCall::TaskCreate { subject, description } => step.create_task(subject, description),
+            InternalCall::TaskUpdate { id, subject, description, status } => {
+                match step.state.task_by_id(id).cloned() {
+                    Some(task) => step.update_task(Task {
+                        id,
+                        subject: subject.unwrap_or(task.subject),
+                        description: description.or(task.description),
+                        status: status.unwrap_or(task.status),
+                    }),
+                    None => step.state.unknown_task(id),
+                }
+            }
+            InternalCall::TaskList => completed_call(step.state.task_counts(), Some(step.state.task_list())),
+            InternalCall::TaskGet { id } => match step.state.task_by_id(id) {
+                Some(task) => completed_call(
+                    format!("task {id}: {} ({})", task.subject, task.status),
+                    Some(task_details(task)),
+                ),
+                None => step.state.unknown_task(id),
+            },
+            InternalCall::AskUser { .. } => answer_result(call),
+            InternalCall::Pods(pods) => return self.start_pods_call(step, call, *pods),
+        };
+        self.work.calls.settle_call_by(step, &call.call_id, result, call.by.clone());
     }
 }
 

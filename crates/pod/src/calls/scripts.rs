@@ -9,15 +9,15 @@ use minke_record::{CallStage, ExecutedScript, OpenCall, PolicyVerdict};
 
 use crate::calls::ReadyCall;
 use crate::calls::gate::{ANSWER_LAYER, GRANT_LAYER};
-use crate::pod::Pod;
+use crate::state::State;
 
 /// Maximum number of diff lines in an ask.
 const MAX_DIFF_LINES: usize = 200;
 
-impl Pod {
+impl State {
     /// Returns whether each script was part of an ask that was approved for the session.
     pub(crate) fn are_scripts_granted(&self, scripts: &[ExecutedScript]) -> bool {
-        let approved = || self.state.facts.grants.iter().flat_map(|grant| &grant.scripts);
+        let approved = || self.facts.grants.iter().flat_map(|grant| &grant.scripts);
         scripts.iter().all(|script| script.hash.is_some() && approved().any(|known| known.is_same(script)))
     }
 
@@ -28,7 +28,7 @@ impl Pod {
             CallStage::Wished | CallStage::Asked(_) | CallStage::Dispatched(_) => &[],
         };
         let answered = matches!(call.stage, CallStage::Answered { .. });
-        let granted = || self.state.facts.grants.iter().rev().flat_map(|grant| &grant.scripts);
+        let granted = || self.facts.grants.iter().rev().flat_map(|grant| &grant.scripts);
         let earlier = |path: &str| asked.iter().chain(granted()).find(|known| known.path == path);
         let shown = scripts.iter().map(|script| {
             let change = earlier(&script.path).filter(|known| !known.is_same(script));

@@ -7,9 +7,10 @@ use minke_record::ErrorCode;
 
 use crate::ReplyId;
 use crate::children::messages::ChildCommand;
+use crate::engine::InputHandler;
 use crate::input::{CommandRequest, PodCommand};
-use crate::pod::{Pod, StepBuilder};
 use crate::step::{CommandRefusal, Effect, ReplyBody};
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of commands that wait for the scope.
 const MAX_WAITING_COMMANDS: usize = 64;
@@ -25,42 +26,64 @@ pub(crate) struct ScopeYield {
     waiting_commands: Vec<CommandRequest>,
 }
 
-impl Pod {
+impl InputHandler<'_, '_> {
     /// Releases the scope on `yield`, unless it is in use.
-    pub(crate) fn yield_scope(
-        &mut self,
-        step: &mut StepBuilder,
-        reply: Option<ReplyId>,
-    ) -> Result<(), CommandRefusal> {
-        let free = self.state.live_children().next().is_none()
-            && self.volatile.call_progress.is_empty()
-            && self.volatile.client_calls.is_empty()
-            && self.volatile.command_count == 0;
+    pub(crate) fn yield_scope(&mut self, reply: Option<ReplyId>) -> Result<(), CommandRefusal> {
+        let free = self.step.state.live_children().next().is_none()
+            && self.engine.work.calls.call_progress.is_empty()
+            && self.engine.work.calls.client_calls.is_empty()
+            && self.engine.process.clients.command_count == 0;
         if !free {
             let message = "children, calls or commands of this pod still use its scope";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        if self.parent_session().is_some() {
+        if self.step.state.parent_session().is_some() {
             let message = "this pod's scope is a loan: its parent gets it back when the pod stops";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        self.volatile.scope_yield.yield_waiters.extend(reply);
-        if !self.volatile.scope_yield.is_released {
-            self.volatile.scope_yield.is_released = true;
+        self.engine.process.scope_yield.yield_waiters.extend(reply);
+        if !self.engine.process.scope_yield.is_released {
+            self.engine.process.scope_yield.is_released = true;
         }
-        step.add_effect(Effect::Child(ChildCommand::ReleaseScope));
+        self.step.add_effect(Effect::Child(ChildCommand::ReleaseScope));
         Ok(())
     }
 
+    /// Handles a released or acquired scope, or the failure.
+    pub(crate) fn apply_scope_change(&mut self, released: bool, problem: Option<String>) {
+        let waiters = std::mem::take(&mut self.engine.process.scope_yield.yield_waiters);
+        self.engine.process.scope_yield.is_released = released;
+        if let Some(problem) = problem {
+            // The scope is unchanged; report the error to all waiting clients.
+            let waiting = std::mem::take(&mut self.engine.process.scope_yield.waiting_commands).into_iter();
+            for reply in waiters.into_iter().map(Some).chain(waiting.map(|request| request.reply)) {
+                self.step.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
+            }
+            return;
+        }
+        if released {
+            for reply in waiters {
+                self.step.accept_request(Some(reply), ReplyBody::Ok);
+            }
+            return;
+        }
+        let waiting = std::mem::take(&mut self.engine.process.scope_yield.waiting_commands);
+        for request in waiting {
+            self.handle_command(request);
+        }
+    }
+}
+
+impl ScopeYield {
     /// Returns whether the write scope is released.
     pub(crate) fn has_yielded_scope(&self) -> bool {
-        self.volatile.scope_yield.is_released
+        self.is_released
     }
 
     /// Holds a command that needs the scope until it is acquired. Returns the command if it need not wait.
     pub(crate) fn hold_for_scope(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         request: CommandRequest,
     ) -> Option<CommandRequest> {
         let needs = matches!(
@@ -73,45 +96,16 @@ impl Pod {
                 | PodCommand::Notify { auto_run: true, .. }
                 | PodCommand::PodEvent { .. }
         );
-        if !self.volatile.scope_yield.is_released || !needs {
+        if !self.is_released || !needs {
             return Some(request);
         }
-        if self.volatile.scope_yield.waiting_commands.len() >= MAX_WAITING_COMMANDS {
+        if self.waiting_commands.len() >= MAX_WAITING_COMMANDS {
             let message = format!("{MAX_WAITING_COMMANDS} commands already wait for this pod's scope");
             step.refuse_request(request.reply, CommandRefusal::new(ErrorCode::TooMany, message));
             return None;
         }
-        self.volatile.scope_yield.waiting_commands.push(request);
+        self.waiting_commands.push(request);
         step.add_effect(Effect::Child(ChildCommand::AcquireScope));
         None
-    }
-
-    /// Handles a released or acquired scope, or the failure.
-    pub(crate) fn apply_scope_change(
-        &mut self,
-        m: &mut StepBuilder,
-        released: bool,
-        problem: Option<String>,
-    ) {
-        let waiters = std::mem::take(&mut self.volatile.scope_yield.yield_waiters);
-        self.volatile.scope_yield.is_released = released;
-        if let Some(problem) = problem {
-            // The scope is unchanged; report the error to all waiting clients.
-            let waiting = std::mem::take(&mut self.volatile.scope_yield.waiting_commands).into_iter();
-            for reply in waiters.into_iter().map(Some).chain(waiting.map(|request| request.reply)) {
-                m.refuse_request(reply, CommandRefusal::new(ErrorCode::Conflict, problem.clone()));
-            }
-            return;
-        }
-        if released {
-            for reply in waiters {
-                m.accept_request(Some(reply), ReplyBody::Ok);
-            }
-            return;
-        }
-        let waiting = std::mem::take(&mut self.volatile.scope_yield.waiting_commands);
-        for request in waiting {
-            self.handle_command(m, request);
-        }
     }
 }

@@ -16,9 +16,13 @@ use crate::ReplyId;
 use crate::calls::digest::call_digest;
 use crate::children::invalid_call;
 use crate::children::messages::{ChildCommand, OutgoingMessage, SpawnRequest};
+use crate::children::table::ChildStarts;
+use crate::engine::{InputHandler, PodEngine};
+use crate::environment::Environment;
 use crate::input::StoppedPod;
-use crate::pod::{Pod, StepBuilder};
+use crate::state::State;
 use crate::step::{CommandRefusal, Effect};
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of children that a session remembers; their names stay reserved.
 const MAX_REMEMBERED_CHILDREN: usize = 1_024;
@@ -34,58 +38,14 @@ pub(crate) struct ChildPlan {
     budget: Option<Budget>,
 }
 
-impl Pod {
-    /// Returns the plan for a child, or the first error.
-    pub(crate) fn plan_child(&self, spawn: &SpawnPod) -> Result<ChildPlan, String> {
-        let name = &spawn.name;
-        if self.state.facts.name.as_ref() == Some(name) {
-            return Err(format!("`name` is `{name}`, which is your own name: choose another name"));
-        }
-        check_spawn_scope(&spawn.scope, spawn.clone)?;
-        let about = self.state.facts.about.as_ref().ok_or("this session has no beginning")?;
-        let cwd = spawn.cwd.clone().unwrap_or_else(|| about.cwd.clone());
-        if !minke_policy::is_canonical(&cwd) {
-            return Err(format!(
-                "`cwd` is `{}`: give an absolute path without `.` and `..`",
-                cwd.escape_debug()
-            ));
-        }
-        let profile = match ProfileSelector::parse(spawn.profile.as_deref()).map_err(|e| e.to_string())? {
-            ProfileSelector::Inherit => None,
-            ProfileSelector::Default | ProfileSelector::Full(_) | ProfileSelector::Bare(_) => {
-                Some(spawn.profile.clone().unwrap_or_else(|| DEFAULT.to_owned()))
-            }
-        };
-        let mut manifest = inherited_manifest(&self.state.manifest);
-        // Approvals of this session apply to its children.
-        manifest.sandbox.broad_roots = self.unapproved_broad_roots();
-        if profile.is_some() {
-            manifest.worker.instruction = DEFAULT_INSTRUCTION.to_owned();
-        }
-        if let Some(instruction) = &spawn.instruction {
-            manifest.worker.instruction.clone_from(instruction);
-        }
-        if self.state.facts.children.iter().any(|child| child.name == *name) {
-            return Err(format!(
-                "you have already spawned a pod named `{name}`: use SendToPod, or choose another name"
-            ));
-        }
-        let request = Scope { allow: spawn.scope.clone(), deny: Vec::new() };
-        self.check_loan(&request)?;
-        self.check_child_limits(None)?;
-        let budget = self.child_budget(spawn.budget)?;
-        let scope = minke_policy::narrow_scope(&about.scope, &request);
-        Ok(ChildPlan { scope, cwd, profile, manifest: manifest.to_value(), budget })
-    }
-
+impl State {
     /// Returns an error that names a target outside the current scope and its holder.
     fn check_loan(&self, request: &Scope) -> Result<(), String> {
-        let Some((path, have, want)) = minke_policy::first_excess(&self.state.effective_scope(), request)
-        else {
+        let Some((path, have, want)) = minke_policy::first_excess(&self.effective_scope(), request) else {
             return Ok(());
         };
         let (have, want) = (have.as_str(), want.as_str());
-        Err(match self.state.loan_holder(&path) {
+        Err(match self.loan_holder(&path) {
             Some(holder) if want == AccessLevel::Write.as_str() => format!(
                 "`scope` requests {want} at {path}, which pod `{}` has borrowed: wait until it has stopped, or stop it",
                 holder.name
@@ -99,8 +59,8 @@ impl Pod {
     /// Checks the limits of the tree. `restarted`: an earlier child. Adopted children do not count: they wait
     /// for their own parent.
     fn check_child_limits(&self, restarted: Option<&OpenChild>) -> Result<(), String> {
-        let limits = &self.state.manifest.pod.limits;
-        let depth = self.state.tree_depth().saturating_add(1);
+        let limits = &self.manifest.pod.limits;
+        let depth = self.tree_depth().saturating_add(1);
         if depth > limits.depth {
             return Err(format!(
                 "the child would be {depth} levels below the root; the limit is {} (pod.limits.depth): do the task \
@@ -109,46 +69,100 @@ impl Pod {
             ));
         }
         let own = |child: &OpenChild| child.line.is_empty();
-        let live = self.state.live_children().filter(|child| own(child)).count() as u64;
+        let live = self.live_children().filter(|child| own(child)).count() as u64;
         if restarted.is_none_or(own) && live >= limits.children {
             return Err(format!(
                 "{live} children are running, which is the limit (pod.limits.children): wait for one, or stop one"
             ));
         }
-        if restarted.is_none() && self.state.facts.children.len() >= MAX_REMEMBERED_CHILDREN {
+        if restarted.is_none() && self.facts.children.len() >= MAX_REMEMBERED_CHILDREN {
             return Err(format!(
                 "this session has spawned {MAX_REMEMBERED_CHILDREN} pods, which is the limit"
             ));
         }
         Ok(())
     }
+}
 
-    pub(crate) fn spawn_child(&mut self, step: &mut StepBuilder, id: &CallId, spawn: SpawnPod) {
-        let plan = match self.plan_child(&spawn) {
+impl Environment {
+    /// Returns the plan for a child, or the first error.
+    pub(crate) fn plan_child(&self, state: &State, spawn: &SpawnPod) -> Result<ChildPlan, String> {
+        let name = &spawn.name;
+        if state.facts.name.as_ref() == Some(name) {
+            return Err(format!("`name` is `{name}`, which is your own name: choose another name"));
+        }
+        check_spawn_scope(&spawn.scope, spawn.clone)?;
+        let about = state.facts.about.as_ref().ok_or("this session has no beginning")?;
+        let cwd = spawn.cwd.clone().unwrap_or_else(|| about.cwd.clone());
+        if !minke_policy::is_canonical(&cwd) {
+            return Err(format!(
+                "`cwd` is `{}`: give an absolute path without `.` and `..`",
+                cwd.escape_debug()
+            ));
+        }
+        let profile = match ProfileSelector::parse(spawn.profile.as_deref()).map_err(|e| e.to_string())? {
+            ProfileSelector::Inherit => None,
+            ProfileSelector::Default | ProfileSelector::Full(_) | ProfileSelector::Bare(_) => {
+                Some(spawn.profile.clone().unwrap_or_else(|| DEFAULT.to_owned()))
+            }
+        };
+        let mut manifest = inherited_manifest(&state.manifest);
+        // Approvals of this session apply to its children.
+        manifest.sandbox.broad_roots = state.unapproved_broad_roots();
+        if profile.is_some() {
+            manifest.worker.instruction = DEFAULT_INSTRUCTION.to_owned();
+        }
+        if let Some(instruction) = &spawn.instruction {
+            manifest.worker.instruction.clone_from(instruction);
+        }
+        if state.facts.children.iter().any(|child| child.name == *name) {
+            return Err(format!(
+                "you have already spawned a pod named `{name}`: use SendToPod, or choose another name"
+            ));
+        }
+        let request = Scope { allow: spawn.scope.clone(), deny: Vec::new() };
+        state.check_loan(&request)?;
+        state.check_child_limits(None)?;
+        let budget = self.child_budget(state, spawn.budget)?;
+        let scope = minke_policy::narrow_scope(&about.scope, &request);
+        Ok(ChildPlan { scope, cwd, profile, manifest: manifest.to_value(), budget })
+    }
+
+    /// Returns the permissions of a child: at most this pod's posture and rules, and those that bind this
+    /// pod.
+    pub(crate) fn child_permissions(&self, state: &State) -> Value {
+        let mut rules = state.manifest.permissions.rules.clone();
+        if let Some(limits) = &state.parent_limits {
+            rules.rules.extend(limits.rules.rules.iter().cloned());
+        }
+        serde_json::json!({ "posture": self.posture(state), "rules": rules })
+    }
+}
+
+impl PodEngine {
+    pub(crate) fn spawn_child(&mut self, step: &mut StepBuilder<'_>, id: &CallId, spawn: SpawnPod) {
+        let plan = match self.process.environment.plan_child(step.state, &spawn) {
             Ok(plan) => plan,
-            Err(problem) => return self.settle_call(step, id, invalid_call(problem)),
+            Err(problem) => return self.work.calls.settle_call(step, id, invalid_call(problem)),
         };
         let ChildPlan { scope, cwd, profile, manifest, budget } = plan;
-        let Some(about) = self.state.facts.about.clone() else { return };
+        let Some(about) = step.state.facts.about.clone() else { return };
         let session = child_session_id(step.now, about.session, id);
         let (name, wait) = (spawn.name.clone(), spawn.wait);
-        self.append_entry(
-            step,
-            Child {
-                session,
-                name: name.clone(),
-                call_id: id.clone(),
-                scope: scope.clone(),
-                budget,
-                adopted_from: None,
-                line: Vec::new(),
-                clone: None,
-            },
-        );
+        step.append_entry(Child {
+            session,
+            name: name.clone(),
+            call_id: id.clone(),
+            scope: scope.clone(),
+            budget,
+            adopted_from: None,
+            line: Vec::new(),
+            clone: None,
+        });
         if wait {
-            self.volatile.spawn_deadlines.insert(id.clone(), step.now.saturating_add(SPAWN_WAIT_MS));
+            self.work.children.spawn_deadlines.insert(id.clone(), step.now.saturating_add(SPAWN_WAIT_MS));
         }
-        self.volatile.starting_children.insert(session);
+        self.process.child_starts.starting_children.insert(session);
         let request = SpawnRequest {
             call_id: id.clone(),
             parent: about.session,
@@ -162,36 +176,26 @@ impl Pod {
             instruction: spawn.instruction,
             manifest,
             budget,
-            permissions: self.child_permissions(),
+            permissions: self.process.environment.child_permissions(step.state),
             clone: spawn.clone,
-            depth: self.state.tree_depth().saturating_add(1),
+            depth: step.state.tree_depth().saturating_add(1),
         };
         step.add_effect(Effect::Child(ChildCommand::Spawn(Box::new(request))));
-    }
-
-    /// Returns the permissions of a child: at most this pod's posture and rules, and those that bind this
-    /// pod.
-    fn child_permissions(&self) -> Value {
-        let mut rules = self.state.manifest.permissions.rules.clone();
-        if let Some(limits) = &self.state.parent_limits {
-            rules.rules.extend(limits.rules.rules.iter().cloned());
-        }
-        serde_json::json!({ "posture": self.posture(), "rules": rules })
     }
 
     /// Restarts an earlier child.
     pub(crate) fn restart_child(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         child: &OpenChild,
         message: Option<OutgoingMessage>,
         call_id: Option<CallId>,
     ) {
-        if let Err(problem) = self.check_child_limits(Some(child)) {
+        if let Err(problem) = step.state.check_child_limits(Some(child)) {
             if let Some(id) = &call_id {
-                self.settle_call(step, id, invalid_call(problem.clone()));
+                self.work.calls.settle_call(step, id, invalid_call(problem.clone()));
             }
-            for reply in self.take_restore_waiters(child.session) {
+            for reply in self.process.child_starts.take_restore_waiters(child.session) {
                 step.refuse_request(
                     Some(reply),
                     CommandRefusal::new(minke_record::ErrorCode::TooMany, problem.clone()),
@@ -199,59 +203,58 @@ impl Pod {
             }
             return;
         }
-        let budget = self.restarted_child_budget(child);
-        let descendants = Box::new(self.state.descendant_state(child.session));
+        let budget = step.state.restarted_child_budget(child);
+        let descendants = Box::new(step.state.descendant_state(child.session));
         let (session, name, scope) = (child.session, child.name.clone(), child.scope.clone());
-        self.append_entry(
-            step,
-            Child {
-                session,
-                name: name.clone(),
-                call_id: call_id.clone().unwrap_or_else(|| child.call_id.clone()),
-                scope: scope.clone(),
-                budget,
-                adopted_from: child.adopted_from,
-                line: child.line.clone(),
-                clone: child.clone.clone(),
-            },
-        );
-        self.volatile.starting_children.insert(session);
+        step.append_entry(Child {
+            session,
+            name: name.clone(),
+            call_id: call_id.clone().unwrap_or_else(|| child.call_id.clone()),
+            scope: scope.clone(),
+            budget,
+            adopted_from: child.adopted_from,
+            line: child.line.clone(),
+            clone: child.clone.clone(),
+        });
+        self.process.child_starts.starting_children.insert(session);
         // Requests, spawns and time keep their limits of the whole session.
         let budget = budget.map(|all| Budget { usd: all.usd, tokens: all.tokens, ..Budget::default() });
         let restore =
             ChildCommand::Restore { child: session, name, scope, budget, descendants, message, call_id };
         step.add_effect(Effect::Child(restore));
     }
+}
 
+impl InputHandler<'_, '_> {
     /// Handles `restore_pod`. The reply is sent when the pod runs.
     pub(crate) fn restore_pod(
         &mut self,
-        m: &mut StepBuilder,
         reply: Option<ReplyId>,
         stopped: StoppedPod,
     ) -> Result<(), CommandRefusal> {
         let session = stopped.session;
-        let known = self.state.child(session).cloned();
-        let waits = self.volatile.starting_children.contains(&session);
+        let known = self.step.state.child(session).cloned();
+        let waits = self.engine.process.child_starts.starting_children.contains(&session);
         if !waits && known.as_ref().is_some_and(|child| child.ended.is_none()) {
             let message = format!("pod `{}` is already running", stopped.name);
             return Err(CommandRefusal::new(minke_record::ErrorCode::AlreadyRunning, message));
         }
-        self.volatile.restore_waiters.extend(reply.map(|reply| (session, reply)));
+        self.engine.process.child_starts.restore_waiters.extend(reply.map(|reply| (session, reply)));
         if waits {
             return Ok(());
         }
-        self.append_spending(m, &stopped.paid);
+        self.step.append_spending(&stopped.paid);
         let child = known.unwrap_or_else(|| child_from_stopped(stopped));
-        self.restart_child(m, &child, None, None);
+        self.engine.restart_child(self.step, &child, None, None);
         Ok(())
     }
+}
 
+impl ChildStarts {
     pub(crate) fn take_restore_waiters(&mut self, session: SessionId) -> Vec<ReplyId> {
-        let (these, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.volatile.restore_waiters)
-            .into_iter()
-            .partition(|(child, _)| *child == session);
-        self.volatile.restore_waiters = others;
+        let (these, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.restore_waiters).into_iter().partition(|(child, _)| *child == session);
+        self.restore_waiters = others;
         these.into_iter().map(|(_, reply)| reply).collect()
     }
 }

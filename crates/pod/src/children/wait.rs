@@ -11,11 +11,14 @@ use minke_record::{AskId, CallId, Millis, Note, OpenAsk, OpenChild, SessionId, W
 use crate::PodTimer;
 use crate::calls::{CallProgress, CallResult};
 use crate::children::messages::ChildCommand;
+use crate::children::table::ChildTable;
 use crate::children::{child_end_phrase, completed_call};
+use crate::engine::{InputHandler, PodEngine};
 use crate::input::CallEnd;
-use crate::pod::{Pod, StepBuilder};
 use crate::run::inbox::describe_event;
+use crate::state::State;
 use crate::step::Effect;
+use crate::step_builder::StepBuilder;
 
 /// Maximum size of a child's last text in the result of a SpawnPod with `wait`.
 const MAX_TEXT_BYTES: u64 = 16 * 1024;
@@ -39,7 +42,7 @@ pub(crate) struct PodWait {
 
 /// Why a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WaitEnd {
+pub(crate) enum WaitEnd {
     Event,
     Ask,
     Message,
@@ -69,58 +72,110 @@ impl PodWait {
     }
 }
 
-impl Pod {
-    pub(crate) fn start_pod_wait(&mut self, step: &mut StepBuilder, wait: PodWait) {
-        self.volatile.last_wait_number += 1;
-        let wait = PodWait { number: self.volatile.last_wait_number, ..wait };
+impl State {
+    fn awaited_children(&self, wait: &PodWait) -> Vec<&OpenChild> {
+        wait.children.iter().filter_map(|session| self.child(*session)).collect()
+    }
+}
+
+impl PodEngine {
+    pub(crate) fn start_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: PodWait) {
+        self.process.child_starts.last_wait_number += 1;
+        let wait = PodWait { number: self.process.child_starts.last_wait_number, ..wait };
         let timer = PodTimer::WaitPods(wait.number);
         step.add_effect(Effect::SetTimer { timer, at: wait.deadline.max(step.now) });
-        self.volatile.pod_waits.push(wait);
+        self.work.children.pod_waits.push(wait);
     }
+}
 
-    /// Marks that a message has arrived; it ends all waits.
-    pub(crate) fn mark_message_received(&mut self) {
-        self.volatile.message_received = true;
-    }
-
+impl InputHandler<'_, '_> {
     /// After every step: finishes waits that have ended.
-    pub(crate) fn finish_pod_waits(&mut self, step: &mut StepBuilder) {
-        let message = std::mem::take(&mut self.volatile.message_received);
-        let waits = self.volatile.pod_waits.clone();
+    pub(crate) fn finish_pod_waits(&mut self) {
+        let message = std::mem::take(&mut self.engine.work.children.message_received);
+        let waits = self.engine.work.children.pod_waits.clone();
         for wait in waits {
-            let running =
-                matches!(self.volatile.call_progress.get(&wait.call_id), Some(CallProgress::Running { .. }));
+            let running = matches!(
+                self.engine.work.calls.call_progress.get(&wait.call_id),
+                Some(CallProgress::Running { .. })
+            );
             if !running {
                 // Closed by a pause, a cancel or an end.
-                self.remove_pod_wait(step, &wait);
+                self.engine.work.children.remove_pod_wait(self.step, &wait);
             } else if wait.reading_text.is_none()
-                && let Some(end) = self.pod_wait_end(&wait, message, step.now)
+                && let Some(end) =
+                    self.engine.work.children.pod_wait_end(self.step.state, &wait, message, self.step.now)
             {
-                self.end_pod_wait(step, wait, end);
+                self.end_pod_wait(wait, end);
             }
         }
     }
 
-    fn remove_pod_wait(&mut self, m: &mut StepBuilder, wait: &PodWait) {
-        self.volatile.pod_waits.retain(|other| other.number != wait.number);
-        m.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
+    pub(crate) fn end_pod_wait(&mut self, wait: PodWait, end: WaitEnd) {
+        self.engine.work.children.remove_pod_wait(self.step, &wait);
+        let child = wait.children.first().copied();
+        if let (true, WaitEnd::Event, Some(child)) = (wait.wants_text, end, child)
+            && let Some(name) = self.step.state.child(child).map(|child| child.name.clone())
+        {
+            let since = self.step.state.facts.read_to.get(&child).copied().unwrap_or(0);
+            let (call_id, max_bytes, detail) = (wait.call_id.clone(), MAX_TEXT_BYTES, false);
+            self.engine.work.children.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
+            let read = ChildCommand::Read { call_id, child, name, since, max_bytes, detail };
+            return self.step.add_effect(Effect::Child(read));
+        }
+        let result = self.engine.work.children.pod_wait_result(self.step.state, &wait, end, None);
+        self.engine.work.calls.settle_call(self.step, &wait.call_id, result);
+        self.continue_after_call();
+    }
+
+    /// Finishes a wait after its text was read. Returns whether there was such a wait.
+    pub(crate) fn end_pod_wait_with_text(&mut self, id: &CallId, ended: &CallEnd) -> bool {
+        let found = |wait: &PodWait| wait.call_id == *id && wait.reading_text.is_some();
+        let Some(at) = self.engine.work.children.pod_waits.iter().position(found) else { return false };
+        let wait = self.engine.work.children.pod_waits.remove(at);
+        let text = match ended {
+            CallEnd::Done(output) => output.content.clone().unwrap_or_else(|| output.summary.clone()),
+            CallEnd::Failed { message } | CallEnd::Invalid { message } => {
+                format!("(could not read its text: {message})")
+            }
+            CallEnd::TimedOut { .. } => "(its text could not be read in time)".to_owned(),
+        };
+        let result = self.engine.work.children.pod_wait_result(
+            self.step.state,
+            &wait,
+            wait.reading_text.unwrap_or(WaitEnd::Event),
+            Some(text),
+        );
+        self.engine.work.calls.settle_call(self.step, id, result);
+        self.continue_after_call();
+        true
+    }
+}
+
+impl ChildTable {
+    /// Marks that a message has arrived; it ends all waits.
+    pub(crate) fn mark_message_received(&mut self) {
+        self.message_received = true;
+    }
+
+    pub(crate) fn remove_pod_wait(&mut self, step: &mut StepBuilder<'_>, wait: &PodWait) {
+        self.pod_waits.retain(|other| other.number != wait.number);
+        step.add_effect(Effect::ClearTimer { timer: PodTimer::WaitPods(wait.number) });
     }
 
     /// Returns whether this call waits for other pods.
-    pub fn is_waiting_for_pods(&self, id: &CallId) -> bool {
-        self.volatile.pod_waits.iter().any(|wait| wait.is_for_call(id))
+    pub(crate) fn is_waiting_for_pods(&self, id: &CallId) -> bool {
+        self.pod_waits.iter().any(|wait| wait.is_for_call(id))
     }
 
-    fn awaited_children(&self, wait: &PodWait) -> Vec<&OpenChild> {
-        wait.children.iter().filter_map(|session| self.state.child(*session)).collect()
-    }
-
-    fn pod_wait_end(&self, wait: &PodWait, message: bool, now: Millis) -> Option<WaitEnd> {
-        let children = self.awaited_children(wait);
-        if children
-            .iter()
-            .any(|child| child.asks.iter().any(|ask| !self.volatile.reported_asks.contains(&ask.id)))
-        {
+    pub(crate) fn pod_wait_end(
+        &self,
+        state: &State,
+        wait: &PodWait,
+        message: bool,
+        now: Millis,
+    ) -> Option<WaitEnd> {
+        let children = state.awaited_children(wait);
+        if children.iter().any(|child| child.asks.iter().any(|ask| !self.reported_asks.contains(&ask.id))) {
             return Some(WaitEnd::Ask);
         }
         let is_over = |child: &&OpenChild| child.ended.is_some() || child.reported.is_some();
@@ -139,54 +194,20 @@ impl Pod {
         (now >= wait.deadline).then_some(WaitEnd::Timeout)
     }
 
-    fn end_pod_wait(&mut self, step: &mut StepBuilder, wait: PodWait, end: WaitEnd) {
-        self.remove_pod_wait(step, &wait);
-        let child = wait.children.first().copied();
-        if let (true, WaitEnd::Event, Some(child)) = (wait.wants_text, end, child)
-            && let Some(name) = self.state.child(child).map(|child| child.name.clone())
-        {
-            let since = self.state.facts.read_to.get(&child).copied().unwrap_or(0);
-            let (call_id, max_bytes, detail) = (wait.call_id.clone(), MAX_TEXT_BYTES, false);
-            self.volatile.pod_waits.push(PodWait { reading_text: Some(end), ..wait });
-            let read = ChildCommand::Read { call_id, child, name, since, max_bytes, detail };
-            return step.add_effect(Effect::Child(read));
-        }
-        let result = self.pod_wait_result(&wait, end, None);
-        self.settle_call(step, &wait.call_id, result);
-        self.continue_after_call(step);
-    }
-
-    /// Finishes a wait after its text was read. Returns whether there was such a wait.
-    pub(crate) fn end_pod_wait_with_text(
-        &mut self,
-        m: &mut StepBuilder,
-        id: &CallId,
-        ended: &CallEnd,
-    ) -> bool {
-        let found = |wait: &PodWait| wait.call_id == *id && wait.reading_text.is_some();
-        let Some(at) = self.volatile.pod_waits.iter().position(found) else { return false };
-        let wait = self.volatile.pod_waits.remove(at);
-        let text = match ended {
-            CallEnd::Done(output) => output.content.clone().unwrap_or_else(|| output.summary.clone()),
-            CallEnd::Failed { message } | CallEnd::Invalid { message } => {
-                format!("(could not read its text: {message})")
-            }
-            CallEnd::TimedOut { .. } => "(its text could not be read in time)".to_owned(),
-        };
-        let result = self.pod_wait_result(&wait, wait.reading_text.unwrap_or(WaitEnd::Event), Some(text));
-        self.settle_call(m, id, result);
-        self.continue_after_call(m);
-        true
-    }
-
     /// Returns the result of a wait: its end, the state of every pod, and the reports, which are not shown
     /// again.
-    fn pod_wait_result(&mut self, wait: &PodWait, end: WaitEnd, text: Option<String>) -> CallResult {
-        let children: Vec<OpenChild> = self.awaited_children(wait).into_iter().cloned().collect();
+    pub(crate) fn pod_wait_result(
+        &mut self,
+        state: &State,
+        wait: &PodWait,
+        end: WaitEnd,
+        text: Option<String>,
+    ) -> CallResult {
+        let children: Vec<OpenChild> = state.awaited_children(wait).into_iter().cloned().collect();
         let sessions: BTreeSet<SessionId> = wait.children.iter().copied().collect();
         let from =
             |note: &&Note| note.event.is_some() && note.from.session.is_some_and(|s| sessions.contains(&s));
-        let notes: Vec<Note> = self.state.facts.notes.iter().filter(from).cloned().collect();
+        let notes: Vec<Note> = state.facts.notes.iter().filter(from).cloned().collect();
         let mut lines: Vec<String> = Vec::new();
         for child in &children {
             let mut reports = notes.iter().filter(|note| note.from.session == Some(child.session)).peekable();
@@ -199,7 +220,7 @@ impl Pod {
             );
         }
         let asked: Vec<AskId> = children.iter().flat_map(|child| &child.asks).map(|ask| ask.id).collect();
-        self.volatile.reported_asks.extend(asked);
+        self.reported_asks.extend(asked);
         let summary = match end {
             WaitEnd::Event => match wait.until {
                 WaitUntil::All => "all have ended their runs",

@@ -11,9 +11,10 @@ use minke_thread::Mandate;
 use minke_thread::schedule_firing::{self, FiringCheck};
 use serde_json::Value;
 
-use crate::pod::{Pod, StepBuilder};
 use crate::run::SegmentInit;
+use crate::state::State;
 use crate::step::CommandRefusal;
+use crate::step_builder::StepBuilder;
 
 /// An event of a job that creates other jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,85 +25,19 @@ pub enum ScheduleEvent {
     Created,
 }
 
-impl Pod {
+impl State {
     /// Returns whether this job has a schedule.
     pub(crate) fn is_scheduled(&self) -> bool {
-        self.state.facts.job.as_ref().is_some_and(minke_record::JobFacts::is_scheduled)
-    }
-
-    /// Appends the first time of the schedule to a new session.
-    pub(crate) fn start_schedule(&mut self, step: &mut StepBuilder) {
-        let begun = self.created_at();
-        if let Some(change) =
-            self.job_mandate().and_then(|mandate| schedule_firing::first_time_change(&mandate, begun))
-        {
-            self.append_entry(step, change);
-        }
-    }
-
-    /// Appends a due event in an offline edit.
-    pub(crate) fn apply_schedule_event(&mut self, m: &mut StepBuilder, event: ScheduleEvent) {
-        let (Some(job), Some(mandate)) = (self.state.facts.job.clone(), self.job_mandate()) else { return };
-        let change = match event {
-            ScheduleEvent::Created => schedule_firing::created_change(&job),
-            ScheduleEvent::Due { id, previous_running } => {
-                let check = FiringCheck { now: m.now, previous_running, id };
-                schedule_firing::due_change(&job, &mandate, self.created_at(), check)
-                    .or_else(|| schedule_firing::restart_change(&job, &mandate, check))
-            }
-        };
-        if let Some(change) = change {
-            self.append_entry(m, change);
-            self.carry_or_start_segment(m);
-        }
-    }
-
-    /// Handles `resume` of a job with a schedule.
-    pub(crate) fn resume_schedule(&mut self, step: &mut StepBuilder, by: &Actor) {
-        let (Some(job), Some(mandate)) = (self.state.facts.job.clone(), self.job_mandate()) else { return };
-        for change in schedule_firing::resume_changes(&job, &mandate, self.created_at(), step.now) {
-            self.append_entry(step, StateChange { by: Some(by.clone()), ..change });
-        }
-    }
-
-    /// Abandons the schedule, not a run in its thread.
-    pub(crate) fn abandon_schedule(&mut self, m: &mut StepBuilder, why: &str, by: &Actor) {
-        let (state, on, until) = (StateWord::Abandoned, Some(WaitingOn::Time), None);
-        let (reason, by) = (Some(why.to_owned()), Some(by.clone()));
-        self.append_entry(m, StateChange { state, on, until, reason, by, firing: None });
-    }
-
-    /// Pauses a job before its first run.
-    pub(crate) fn pause_from_start(&mut self, step: &mut StepBuilder, why: String) {
-        let by = self.minke_actor();
-        self.append_state_change(step, StateWord::Paused, why, &by);
-    }
-
-    /// A session on which no pod ever ran has no segment to carry. After many offline edits it gets one, so
-    /// that readers need not start at its beginning.
-    fn carry_or_start_segment(&mut self, step: &mut StepBuilder) {
-        if self.state.segment.is_some() || self.state.entries_since_carry < limits::CARRY_EVERY / 2 {
-            return self.carry_if_due(step);
-        }
-        self.start_segment(
-            step,
-            SegmentInit {
-                reason: SegmentReason::Initial,
-                system_prompt: Text::default(),
-                tools: Vec::new(),
-                config: Value::Null,
-                history: History::Here(Vec::new()),
-            },
-        );
+        self.facts.job.as_ref().is_some_and(minke_record::JobFacts::is_scheduled)
     }
 
     fn created_at(&self) -> u64 {
-        self.state.facts.about.as_ref().map_or(0, |about| about.created)
+        self.facts.about.as_ref().map_or(0, |about| about.created)
     }
 
     /// Returns an error unless the job can be resumed without a pod.
     pub(crate) fn check_offline_resume(&self) -> Result<(), CommandRefusal> {
-        let paused = self.state.facts.job.as_ref().map(|job| job.state);
+        let paused = self.facts.job.as_ref().map(|job| job.state);
         match paused {
             Some(JobState::Paused | JobState::Waiting) if self.is_scheduled() => Ok(()),
             _ => Err(CommandRefusal::new(
@@ -110,6 +45,75 @@ impl Pod {
                 "this needs a running pod; send it to the session",
             )),
         }
+    }
+}
+
+impl StepBuilder<'_> {
+    /// Appends the first time of the schedule to a new session.
+    pub(crate) fn start_schedule(&mut self) {
+        let begun = self.state.created_at();
+        if let Some(change) =
+            self.state.job_mandate().and_then(|mandate| schedule_firing::first_time_change(&mandate, begun))
+        {
+            self.append_entry(change);
+        }
+    }
+
+    /// Appends a due event in an offline edit.
+    pub(crate) fn apply_schedule_event(&mut self, event: ScheduleEvent) {
+        let (Some(job), Some(mandate)) = (self.state.facts.job.clone(), self.state.job_mandate()) else {
+            return;
+        };
+        let change = match event {
+            ScheduleEvent::Created => schedule_firing::created_change(&job),
+            ScheduleEvent::Due { id, previous_running } => {
+                let check = FiringCheck { now: self.now, previous_running, id };
+                schedule_firing::due_change(&job, &mandate, self.state.created_at(), check)
+                    .or_else(|| schedule_firing::restart_change(&job, &mandate, check))
+            }
+        };
+        if let Some(change) = change {
+            self.append_entry(change);
+            self.carry_or_start_segment();
+        }
+    }
+
+    /// Handles `resume` of a job with a schedule.
+    pub(crate) fn resume_schedule(&mut self, by: &Actor) {
+        let (Some(job), Some(mandate)) = (self.state.facts.job.clone(), self.state.job_mandate()) else {
+            return;
+        };
+        for change in schedule_firing::resume_changes(&job, &mandate, self.state.created_at(), self.now) {
+            self.append_entry(StateChange { by: Some(by.clone()), ..change });
+        }
+    }
+
+    /// Abandons the schedule, not a run in its thread.
+    pub(crate) fn abandon_schedule(&mut self, why: &str, by: &Actor) {
+        let (state, on, until) = (StateWord::Abandoned, Some(WaitingOn::Time), None);
+        let (reason, by) = (Some(why.to_owned()), Some(by.clone()));
+        self.append_entry(StateChange { state, on, until, reason, by, firing: None });
+    }
+
+    /// Pauses a job before its first run.
+    pub(crate) fn pause_from_start(&mut self, why: String) {
+        let by = Actor::from_minke();
+        self.append_state_change(StateWord::Paused, why, &by);
+    }
+
+    /// A session on which no pod ever ran has no segment to carry. After many offline edits it gets one, so
+    /// that readers need not start at its beginning.
+    fn carry_or_start_segment(&mut self) {
+        if self.state.segment.is_some() || self.state.entries_since_carry < limits::CARRY_EVERY / 2 {
+            return self.carry_if_due();
+        }
+        self.start_segment(SegmentInit {
+            reason: SegmentReason::Initial,
+            system_prompt: Text::default(),
+            tools: Vec::new(),
+            config: Value::Null,
+            history: History::Here(Vec::new()),
+        });
     }
 }
 

@@ -8,22 +8,49 @@ use minke_record::{
     SessionId, SystemEntry, SystemItem, SystemKind, Text, Trigger,
 };
 
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::InputHandler;
 use crate::run::{RunInput, RunStart};
+use crate::state::State;
 use crate::step::{CommandRefusal, ReplyBody};
+use crate::step_builder::StepBuilder;
 use crate::table::Disposition;
 
-impl Pod {
+impl State {
+    /// Returns whether a note or steering input keeps the run going.
+    pub(crate) fn has_pending_notes(&self) -> bool {
+        self.facts.notes.iter().any(|note| note.wake)
+            || self.facts.queue.iter().any(|queued| queued.mode == QueueMode::Steer)
+    }
+}
+
+impl StepBuilder<'_> {
+    /// Before a request: adds all notes and steering inputs to the context.
+    pub(crate) fn drain_inbox(&mut self) {
+        let notes: Vec<Note> = self.state.facts.notes.iter().cloned().collect();
+        for note in notes {
+            let item = note_item(&note, &self.state.session_catalog());
+            self.append_entry(SystemEntry { item, note: Some(note.seq) });
+        }
+        let steering: Vec<Queued> =
+            self.state.facts.queue.iter().filter(|q| q.mode == QueueMode::Steer).cloned().collect();
+        for steer in steering {
+            self.append_entry(Dequeued { id: steer.id, why: DequeueReason::Steered });
+            let Queued { id, segments, attached, op_id, from, .. } = steer;
+            self.append_run_input(RunInput { segments, attached, op_id, from, queued: Some(id) });
+        }
+    }
+}
+
+impl InputHandler<'_, '_> {
     pub(crate) fn add_notification(
         &mut self,
-        step: &mut StepBuilder,
         disposition: &Disposition,
         from: Actor,
         message: String,
         wake: bool,
     ) -> Result<ReplyBody, CommandRefusal> {
-        let limit = self.state.manifest.pod.limits.queue;
-        if self.state.facts.notes.len() as u64 >= limit {
+        let limit = self.step.state.manifest.pod.limits.queue;
+        if self.step.state.facts.notes.len() as u64 >= limit {
             let message = format!("the inbox is full: {limit} notes (pod.limits.queue)");
             return Err(CommandRefusal::new(ErrorCode::TooMany, message));
         }
@@ -31,67 +58,47 @@ impl Pod {
             return Err(CommandRefusal::new(ErrorCode::InvalidRequest, "`message` is empty"));
         }
         let by = from.clone();
-        self.append_entry(
-            step,
-            Inbox { from, from_seq: None, event: None, message: Some(message.into()), wake },
-        );
-        self.mark_message_received();
+        self.step.append_entry(Inbox {
+            from,
+            from_seq: None,
+            event: None,
+            message: Some(message.into()),
+            wake,
+        });
+        self.engine.work.children.mark_message_received();
         if wake && *disposition == Disposition::LogAndWake {
-            self.start_run_for_notes(step, Trigger::Notify, by);
+            self.start_run_for_notes(Trigger::Notify, by);
         }
         Ok(ReplyBody::Ok)
     }
 
     pub(crate) fn add_pod_event(
         &mut self,
-        m: &mut StepBuilder,
         cell: &Disposition,
         event: PodEvent,
         sender: Option<SessionId>,
         from_seq: Option<u64>,
     ) -> Result<ReplyBody, CommandRefusal> {
         if let (Some(sender), Some(seq)) = (sender, from_seq)
-            && self.state.facts.heard.get(&sender).is_some_and(|received| *received >= seq)
+            && self.step.state.facts.heard.get(&sender).is_some_and(|received| *received >= seq)
         {
             return Ok(ReplyBody::Ok); // received before
         }
         let from = Actor { actor: ActorKind::Pod, session: sender, surface: None };
         let wake = event.wakes_parent();
         let received = Some(event.clone());
-        self.append_entry(m, Inbox { from: from.clone(), from_seq, event: received, message: None, wake });
-        self.forward_event(m, &event);
+        self.step.append_entry(Inbox { from: from.clone(), from_seq, event: received, message: None, wake });
+        self.step.forward_event(&event);
         if wake && *cell == Disposition::LogAndWake {
-            self.start_run_for_notes(m, Trigger::PodEvent, from);
+            self.start_run_for_notes(Trigger::PodEvent, from);
         }
         Ok(ReplyBody::Ok)
     }
 
     /// Starts a run for the pending notes, if possible; else they wait for the next run.
-    pub(crate) fn start_run_for_notes(&mut self, step: &mut StepBuilder, trigger: Trigger, by: Actor) {
-        if self.run_refusal().is_none() && self.state.facts.run.is_none() {
-            self.start_run(step, RunStart { trigger, by, input: None });
-        }
-    }
-
-    /// Returns whether a note or steering input keeps the run going.
-    pub(crate) fn has_pending_notes(&self) -> bool {
-        self.state.facts.notes.iter().any(|note| note.wake)
-            || self.state.facts.queue.iter().any(|queued| queued.mode == QueueMode::Steer)
-    }
-
-    /// Before a request: adds all notes and steering inputs to the context.
-    pub(crate) fn drain_inbox(&mut self, step: &mut StepBuilder) {
-        let notes: Vec<Note> = self.state.facts.notes.iter().cloned().collect();
-        for note in notes {
-            let item = note_item(&note, &self.state.session_catalog());
-            self.append_entry(step, SystemEntry { item, note: Some(note.seq) });
-        }
-        let steering: Vec<Queued> =
-            self.state.facts.queue.iter().filter(|q| q.mode == QueueMode::Steer).cloned().collect();
-        for steer in steering {
-            self.append_entry(step, Dequeued { id: steer.id, why: DequeueReason::Steered });
-            let Queued { id, segments, attached, op_id, from, .. } = steer;
-            self.append_run_input(step, RunInput { segments, attached, op_id, from, queued: Some(id) });
+    pub(crate) fn start_run_for_notes(&mut self, trigger: Trigger, by: Actor) {
+        if self.engine.process.run_refusal(self.step.state).is_none() && self.step.state.facts.run.is_none() {
+            self.engine.start_run(self.step, RunStart { trigger, by, input: None });
         }
     }
 }

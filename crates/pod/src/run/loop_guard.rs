@@ -5,7 +5,9 @@
 use minke_prompts::Snippet;
 use minke_record::{AlertLevel, AlertSource, OpenCall, Outcome, RunResult, SystemKind, Text};
 
-use crate::pod::{Pod, StepBuilder};
+use crate::calls::table::CallTable;
+use crate::engine::PodEngine;
+use crate::step_builder::StepBuilder;
 
 /// Number of failures after which model and person are warned.
 const WARN_AT: u32 = 3;
@@ -20,26 +22,27 @@ pub(crate) struct RepeatedFailure {
     times: u32,
 }
 
-impl Pod {
+impl CallTable {
     /// Counts the failure of a model call.
     pub(crate) fn count_call_failure(&mut self, call: &OpenCall, outcome: &Outcome) {
         if call.by.is_some() {
             return;
         }
         if !matches!(outcome, Outcome::Failed | Outcome::Invalid | Outcome::Refused | Outcome::TimedOut) {
-            self.volatile.repeated_failure = None;
+            self.repeated_failure = None;
             return;
         }
         let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
-        let before =
-            self.volatile.repeated_failure.take().filter(|f| f.tool == tool && f.arguments == arguments);
+        let before = self.repeated_failure.take().filter(|f| f.tool == tool && f.arguments == arguments);
         let times = before.map_or(1, |failing| failing.times.saturating_add(1));
-        self.volatile.repeated_failure = Some(RepeatedFailure { tool, arguments, times });
+        self.repeated_failure = Some(RepeatedFailure { tool, arguments, times });
     }
+}
 
+impl PodEngine {
     /// Before a request: warns about a loop or ends the run. Returns whether the run continues.
-    pub(crate) fn pass_loop_guard(&mut self, step: &mut StepBuilder) -> bool {
-        let Some(RepeatedFailure { tool, times, .. }) = self.volatile.repeated_failure.clone() else {
+    pub(crate) fn pass_loop_guard(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let Some(RepeatedFailure { tool, times, .. }) = self.work.calls.repeated_failure.clone() else {
             return true;
         };
         if times >= END_AT {
@@ -47,15 +50,15 @@ impl Pod {
             self.end_run(step, RunResult::LimitReached, Some(reason));
             return false;
         }
-        if times >= WARN_AT && self.volatile.loop_warned_at != Some(times) {
-            self.volatile.loop_warned_at = Some(times);
+        if times >= WARN_AT && self.work.calls.loop_warned_at != Some(times) {
+            self.work.calls.loop_warned_at = Some(times);
             if times == WARN_AT {
                 let message = format!("the same call of {tool} has failed {times} times in a row");
-                self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);
+                step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
             }
             let (times, ends) = (times.to_string(), END_AT.to_string());
             let values = [("tool", tool.as_str()), ("times", &times), ("ends", &ends)];
-            self.append_model_message(step, SystemKind::Notification, Snippet::Loop, &values);
+            step.append_model_message(SystemKind::Notification, Snippet::Loop, &values);
         }
         true
     }

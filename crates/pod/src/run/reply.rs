@@ -15,13 +15,25 @@ use minke_record::{
 };
 
 use crate::PodTimer;
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::InputHandler;
 use crate::run::retry::{self, RetryDecision};
 use crate::status::VISIBLE_WAIT_MS;
 use crate::step::{Effect, LiveEventKind, OpenBlock};
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of continuations of one turn after a broken stream.
 const MAX_CONTINUATIONS: u32 = 3;
+
+/// The reply of the model and its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReplyState {
+    /// The streaming reply.
+    pub(crate) reply_draft: Option<ReplyDraft>,
+    /// Why the model stopped in the current turn.
+    pub(crate) stop_reason: String,
+    /// The user has been warned that no more recordings are stored.
+    pub(crate) warned_recordings_full: bool,
+}
 
 /// A reply being received.
 #[derive(Debug, Clone)]
@@ -91,38 +103,60 @@ impl ReplyDraft {
     }
 }
 
-impl Pod {
-    pub(crate) fn apply_model_event(&mut self, step: &mut StepBuilder, call: u64, event: ModelEvent) {
-        if self.volatile.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+impl StepBuilder<'_> {
+    fn append_usage(&mut self, call: u64, usage: &TokenUsage) {
+        self.append_entry(LlmUsage {
+            call,
+            input: usage.input,
+            output: usage.output,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+            cost_usd: usage.cost_usd.filter(|cost| cost.is_finite()),
+            cache_drop: None,
+        });
+    }
+
+    /// Warns about a block of an unknown kind, which does not become history.
+    fn warn_unknown_block(&mut self, kind: &str, text: &str) {
+        let shown = if text.is_empty() { String::new() } else { format!(": {text}") };
+        let message =
+            format!("the model sent a block of an unknown kind, `{kind}`, which is left out{shown}");
+        self.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+    }
+}
+
+impl InputHandler<'_, '_> {
+    pub(crate) fn apply_model_event(&mut self, call: u64, event: ModelEvent) {
+        if self.engine.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
             return; // a stopped request
         }
         match event {
-            ModelEvent::BlockStart { index, kind } => self.start_block(step, index, kind),
-            ModelEvent::Delta { index, text } => self.extend_block(step, index, text),
-            ModelEvent::BlockStop { index, end } => self.finish_block(step, index, end),
+            ModelEvent::BlockStart { index, kind } => self.start_block(index, kind),
+            ModelEvent::Delta { index, text } => self.extend_block(index, text),
+            ModelEvent::BlockStop { index, end } => self.finish_block(index, end),
             ModelEvent::Usage(usage) => {
-                if let Some(reply) = &mut self.volatile.reply_draft {
+                if let Some(reply) = &mut self.engine.work.reply.reply_draft {
                     reply.usage = Some(usage);
                 }
             }
             ModelEvent::StopDetail { text } => {
-                if let Some(reply) = &mut self.volatile.reply_draft {
+                if let Some(reply) = &mut self.engine.work.reply.reply_draft {
                     reply.stop_detail = Some(text);
                 }
             }
-            ModelEvent::Unknown { kind, text } => self.warn_unknown_block(step, &kind, &text),
+            ModelEvent::Unknown { kind, text } => self.step.warn_unknown_block(&kind, &text),
             ModelEvent::RecordingPart(_) => {} // only for the recording
             ModelEvent::Recording { blob } => {
-                if let Some(reply) = &mut self.volatile.reply_draft {
+                if let Some(reply) = &mut self.engine.work.reply.reply_draft {
                     reply.recording = Some(blob);
                 }
             }
-            ModelEvent::Done { stop } => self.finish_reply(step, &stop),
+            ModelEvent::Done { stop } => self.finish_reply(&stop),
         }
     }
 
-    fn start_block(&mut self, m: &mut StepBuilder, index: u32, kind: BlockKind) {
-        let Some(reply) = &mut self.volatile.reply_draft else { return };
+    pub(crate) fn start_block(&mut self, index: u32, kind: BlockKind) {
+        let Some(reply) = &mut self.engine.work.reply.reply_draft else { return };
         // Ids of the provider are not stored: they repeat, and a session may continue with another provider.
         let id = CallId(format!("call_{}_{index}", reply.call));
         let start_kind = match &kind {
@@ -133,17 +167,18 @@ impl Pod {
             BlockKind::Text | BlockKind::Refusal => None,
         };
         if reply.blocks.insert(index, DraftBlock { kind, id, text: String::new() }).is_some() {
-            return self.fail_invalid_stream(m, &format!("block {index} began twice"));
+            return self.fail_invalid_stream(&format!("block {index} began twice"));
         }
         if let Some(live_kind) = start_kind {
-            self.publish_live(m, live_kind);
+            self.step.publish_live(live_kind);
         }
     }
 
-    fn extend_block(&mut self, step: &mut StepBuilder, index: u32, text: String) {
-        let block = self.volatile.reply_draft.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
+    pub(crate) fn extend_block(&mut self, index: u32, text: String) {
+        let block =
+            self.engine.work.reply.reply_draft.as_mut().and_then(|reply| reply.blocks.get_mut(&index));
         let Some(block) = block else {
-            return self.fail_invalid_stream(step, &format!("a piece of block {index}, which has not begun"));
+            return self.fail_invalid_stream(&format!("a piece of block {index}, which has not begun"));
         };
         block.text.push_str(&text);
         let live_kind = match &block.kind {
@@ -151,56 +186,108 @@ impl Pod {
             BlockKind::Thinking => LiveEventKind::ThinkingDelta { text },
             BlockKind::ToolCall { .. } => LiveEventKind::ToolCallArgs { id: block.id.clone(), json: text },
         };
-        self.publish_live(step, live_kind);
+        self.step.publish_live(live_kind);
     }
 
-    fn finish_block(&mut self, m: &mut StepBuilder, index: u32, end: BlockEnd) {
-        let Some(reply) = &mut self.volatile.reply_draft else { return };
+    pub(crate) fn finish_block(&mut self, index: u32, end: BlockEnd) {
+        let Some(reply) = &mut self.engine.work.reply.reply_draft else { return };
         let call = reply.call;
         let by = format!("{}/{}", reply.prompt.route.provider, reply.prompt.route.model);
         let Some(block) = reply.blocks.remove(&index) else {
-            return self.fail_invalid_stream(m, &format!("the end of block {index}, which has not begun"));
+            return self.fail_invalid_stream(&format!("the end of block {index}, which has not begun"));
         };
         reply.has_entries = true;
         reply.has_text |= block.is_text_block() && !block.text.trim().is_empty();
         if block.kind == BlockKind::Refusal {
             reply.refusal = Some(block.text.clone());
         }
-        self.append_entry(m, AssistantItem { call, item: block.into_item(end, by) });
-    }
-
-    fn append_usage(&mut self, step: &mut StepBuilder, call: u64, usage: &TokenUsage) {
-        self.append_entry(
-            step,
-            LlmUsage {
-                call,
-                input: usage.input,
-                output: usage.output,
-                cache_read: usage.cache_read,
-                cache_write: usage.cache_write,
-                cost_usd: usage.cost_usd.filter(|cost| cost.is_finite()),
-                cache_drop: None,
-            },
-        );
+        self.step.append_entry(AssistantItem { call, item: block.into_item(end, by) });
     }
 
     /// Fails the request, because a malformed stream is an error of the provider.
-    fn fail_invalid_stream(&mut self, step: &mut StepBuilder, live_kind: &str) {
-        let Some(call) = self.volatile.reply_draft.as_ref().map(|reply| reply.call) else { return };
-        step.add_effect(Effect::StopModel { call });
+    pub(crate) fn fail_invalid_stream(&mut self, live_kind: &str) {
+        let Some(call) = self.engine.work.reply.reply_draft.as_ref().map(|reply| reply.call) else { return };
+        self.step.add_effect(Effect::StopModel { call });
         let failure = ModelError {
             kind: ModelErrorKind::Permanent,
             message: format!("the provider's stream is out of order: {live_kind}"),
             status: None,
             retry_after_ms: None,
         };
-        self.handle_model_failure(step, call, failure);
+        self.handle_model_failure(call, failure);
     }
 
+    pub(crate) fn handle_model_failure(&mut self, call: u64, failure: ModelError) {
+        if self.engine.work.reply.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
+            return;
+        }
+        if self.engine.work.reply.schedule_request_retry(self.step, &failure) {
+            return;
+        }
+        let Some(run) = &self.step.state.facts.run else { return };
+        let attempt = run.continued.saturating_add(1);
+        let finished = self.engine.work.reply.finish_draft(self.step);
+        let (call, had_blocks) = (finished.call, finished.had_blocks);
+        let retryable = failure.kind.is_retryable();
+        let outcome = if had_blocks || failure.kind == ModelErrorKind::Interrupted {
+            LlmOutcome::Broken
+        } else {
+            LlmOutcome::Failed
+        };
+        self.engine.work.reply.append_request_end(self.step, finished, outcome);
+        if self.step.state.has_model_calls() {
+            // Complete calls arrived before the break: they run, and the next request shows their results.
+            self.engine.work.reply.stop_reason = "broken".to_owned();
+            return self.engine.continue_run(self.step);
+        }
+        // A break inside thinking or the only call leaves no entry; the request is repeated all the same.
+        if retryable && had_blocks && attempt <= MAX_CONTINUATIONS {
+            let message = format!(
+                "the reply broke off and is continued ({attempt} of {MAX_CONTINUATIONS}): {}",
+                failure.message
+            );
+            self.step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+            return self
+                .engine
+                .send_next_request(self.step, Some(Continues { call, attempt, reason: failure.message }));
+        }
+        let refused = failure.kind == ModelErrorKind::Refused;
+        if failure.kind != ModelErrorKind::ContextTooLong
+            && !refused
+            && self.try_fallback_model(call, &failure)
+        {
+            return;
+        }
+        let ModelError { message, retry_after_ms, .. } = failure;
+        let code = if refused { ErrorCode::Refused } else { ErrorCode::ProviderError };
+        self.engine.fail_run_with(self.step, RunErrored { code, message, retryable, retry_after_ms });
+    }
+
+    /// Continues the run with the next model of `model.fallback`. Returns whether there is one.
+    pub(crate) fn try_fallback_model(&mut self, call: u64, failure: &ModelError) -> bool {
+        let failed = self.engine.process.environment.current_route().map(model_name).unwrap_or_default();
+        let next = self
+            .engine
+            .process
+            .environment
+            .boot
+            .as_ref()
+            .and_then(|boot| boot.fallbacks.get(self.engine.process.environment.failed_models));
+        let Some(next) = next.map(model_name) else { return false };
+        self.engine.process.environment.failed_models += 1;
+        let message = format!("{failed} is unavailable; the run continues with {next}: {}", failure.message);
+        self.step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
+        let reason = format!("{failed} failed: {}", failure.message);
+        self.engine.send_next_request(self.step, Some(Continues { call, attempt: 0, reason }));
+        true
+    }
+}
+
+impl ReplyState {
     /// Finishes the draft: partial text becomes an entry, partial thinking and incomplete calls are dropped.
     /// Returns the remaining facts about the reply.
-    pub(crate) fn finish_draft(&mut self, step: &mut StepBuilder) -> FinishedReply {
-        let Some(reply) = self.volatile.reply_draft.take() else { return FinishedReply::default() };
+    pub(crate) fn finish_draft(&mut self, step: &mut StepBuilder<'_>) -> FinishedReply {
+        let Some(reply) = self.reply_draft.take() else { return FinishedReply::default() };
         let had_blocks = !reply.is_untouched();
         let (mut has_entries, mut has_text, mut refusal) = (reply.has_entries, reply.has_text, reply.refusal);
         for block in reply.blocks.into_values() {
@@ -212,17 +299,17 @@ impl Pod {
                         refusal = Some(block.text.clone());
                     }
                     let item = block.into_item(BlockEnd::default(), String::new());
-                    self.append_entry(step, AssistantItem { call: reply.call, item });
+                    step.append_entry(AssistantItem { call: reply.call, item });
                 }
                 BlockKind::Text | BlockKind::Refusal | BlockKind::Thinking => {}
                 BlockKind::ToolCall { name, .. } => {
                     let message = format!("an unfinished call of {name} was dropped; it has not run");
-                    self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);
+                    step.append_alert(AlertLevel::Warn, AlertSource::Worker, message);
                 }
             }
         }
         if let Some(usage) = &reply.usage {
-            self.append_usage(step, reply.call, usage);
+            step.append_usage(reply.call, usage);
         }
         // A scheduled attempt has not been made.
         let attempts = reply.attempts.saturating_sub(u32::from(reply.retry_at.is_some()));
@@ -234,13 +321,13 @@ impl Pod {
     /// an entry.
     pub(crate) fn append_request_end(
         &mut self,
-        step: &mut StepBuilder,
+        step: &mut StepBuilder<'_>,
         finished: FinishedReply,
         outcome: LlmOutcome,
     ) {
         let FinishedReply { call, attempts, recording, .. } = finished;
-        let room = self.state.manifest.session.record_max_bytes.saturating_sub(self.state.facts.recorded);
-        let wanted = recording.filter(|_| self.state.manifest.session.record_streams);
+        let room = step.state.manifest.session.record_max_bytes.saturating_sub(step.state.facts.recorded);
+        let wanted = recording.filter(|_| step.state.manifest.session.record_streams);
         let fits = wanted.as_ref().is_none_or(|blob| blob.name.bytes <= room);
         let finished = wanted.filter(|_| fits);
         if let Some(blob) = &finished {
@@ -248,41 +335,37 @@ impl Pod {
         }
         let stream_blob = finished.as_ref().map(|blob| blob.name.blob.clone());
         let stream_bytes = finished.as_ref().map(|blob| blob.name.bytes);
-        self.append_entry(step, LlmEnd { call, outcome, attempts, stream_blob, stream_bytes });
-        if !fits && !self.volatile.warned_recordings_full {
-            self.volatile.warned_recordings_full = true;
+        step.append_entry(LlmEnd { call, outcome, attempts, stream_blob, stream_bytes });
+        if !fits && !self.warned_recordings_full {
+            self.warned_recordings_full = true;
             let message = format!(
                 "the recordings of this session have reached {} bytes (session.record_max_bytes); no more are kept",
-                self.state.manifest.session.record_max_bytes
+                step.state.manifest.session.record_max_bytes
             );
-            self.append_alert(step, AlertLevel::Warn, AlertSource::Storage, message);
+            step.append_alert(AlertLevel::Warn, AlertSource::Storage, message);
         }
-    }
-
-    /// Warns about a block of an unknown kind, which does not become history.
-    fn warn_unknown_block(&mut self, step: &mut StepBuilder, kind: &str, text: &str) {
-        let shown = if text.is_empty() { String::new() } else { format!(": {text}") };
-        let message =
-            format!("the model sent a block of an unknown kind, `{kind}`, which is left out{shown}");
-        self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);
     }
 
     /// Cancels the reply. Returns whether it has an entry.
-    pub(crate) fn cancel_reply(&mut self, m: &mut StepBuilder) -> bool {
-        let Some(call) = self.volatile.reply_draft.as_ref().map(|reply| reply.call) else { return false };
-        m.add_effect(Effect::StopModel { call });
-        if self.volatile.reply_draft.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::Retry(call) });
+    pub(crate) fn cancel_reply(&mut self, step: &mut StepBuilder<'_>) -> bool {
+        let Some(call) = self.reply_draft.as_ref().map(|reply| reply.call) else { return false };
+        step.add_effect(Effect::StopModel { call });
+        if self.reply_draft.as_ref().is_some_and(|reply| reply.retry_at.is_some()) {
+            step.add_effect(Effect::ClearTimer { timer: PodTimer::Retry(call) });
         }
-        let finished = self.finish_draft(m);
+        let finished = self.finish_draft(step);
         let has_entries = finished.has_entries;
-        self.append_request_end(m, finished, LlmOutcome::Cancelled);
+        self.append_request_end(step, finished, LlmOutcome::Cancelled);
         has_entries
     }
 
     /// Schedules a retry if the request failed before any output. Returns whether it did.
-    fn schedule_request_retry(&mut self, step: &mut StepBuilder, failure: &ModelError) -> bool {
-        let Some(reply) = self.volatile.reply_draft.as_mut().filter(|reply| reply.is_untouched()) else {
+    pub(crate) fn schedule_request_retry(
+        &mut self,
+        step: &mut StepBuilder<'_>,
+        failure: &ModelError,
+    ) -> bool {
+        let Some(reply) = self.reply_draft.as_mut().filter(|reply| reply.is_untouched()) else {
             return false;
         };
         let RetryDecision::Wait { ms } =
@@ -295,105 +378,45 @@ impl Pod {
         reply.retry_at = Some(step.now + ms);
         step.add_effect(Effect::SetTimer { timer: PodTimer::Retry(call), at: step.now + ms });
         if ms > VISIBLE_WAIT_MS {
-            self.append_entry(
-                step,
-                StateChange {
-                    state: StateWord::Waiting,
-                    on: Some(WaitingOn::Time),
-                    until: Some(step.now + ms),
-                    reason: Some(failure.message.clone()),
-                    by: None,
-                    firing: None,
-                },
-            );
+            step.append_entry(StateChange {
+                state: StateWord::Waiting,
+                on: Some(WaitingOn::Time),
+                until: Some(step.now + ms),
+                reason: Some(failure.message.clone()),
+                by: None,
+                firing: None,
+            });
         }
         let (status, error) = (failure.status, failure.message.clone());
-        self.publish_live(
-            step,
-            LiveEventKind::LlmRetry {
-                call,
-                failed_attempt,
-                max_attempts: MAX_ATTEMPTS,
-                wait_ms: ms,
-                status,
-                error,
-            },
-        );
+        step.publish_live(LiveEventKind::LlmRetry {
+            call,
+            failed_attempt,
+            max_attempts: MAX_ATTEMPTS,
+            wait_ms: ms,
+            status,
+            error,
+        });
         true
     }
 
     /// Makes the next attempt.
-    pub(crate) fn retry_request(&mut self, step: &mut StepBuilder, call: u64) {
+    pub(crate) fn retry_request(&mut self, step: &mut StepBuilder<'_>, call: u64) {
         let waiting = |reply: &&mut ReplyDraft| reply.call == call && reply.retry_at.is_some();
-        if let Some(reply) = self.volatile.reply_draft.as_mut().filter(waiting) {
+        if let Some(reply) = self.reply_draft.as_mut().filter(waiting) {
             reply.retry_at = None;
             step.add_effect(Effect::AskModel { call, prompt: reply.prompt.clone() });
-            if self.state.facts.run.as_ref().is_some_and(|run| run.waits_until.is_some()) {
+            if step.state.facts.run.as_ref().is_some_and(|run| run.waits_until.is_some()) {
                 let state = StateWord::Working;
-                self.append_entry(
-                    step,
-                    StateChange { state, on: None, until: None, reason: None, by: None, firing: None },
-                );
+                step.append_entry(StateChange {
+                    state,
+                    on: None,
+                    until: None,
+                    reason: None,
+                    by: None,
+                    firing: None,
+                });
             }
         }
-    }
-
-    pub(crate) fn handle_model_failure(&mut self, m: &mut StepBuilder, call: u64, failure: ModelError) {
-        if self.volatile.reply_draft.as_ref().is_none_or(|reply| reply.call != call) {
-            return;
-        }
-        if self.schedule_request_retry(m, &failure) {
-            return;
-        }
-        let Some(run) = &self.state.facts.run else { return };
-        let attempt = run.continued.saturating_add(1);
-        let finished = self.finish_draft(m);
-        let (call, had_blocks) = (finished.call, finished.had_blocks);
-        let retryable = failure.kind.is_retryable();
-        let outcome = if had_blocks || failure.kind == ModelErrorKind::Interrupted {
-            LlmOutcome::Broken
-        } else {
-            LlmOutcome::Failed
-        };
-        self.append_request_end(m, finished, outcome);
-        if self.has_model_calls() {
-            // Complete calls arrived before the break: they run, and the next request shows their results.
-            self.volatile.stop_reason = "broken".to_owned();
-            return self.continue_run(m);
-        }
-        // A break inside thinking or the only call leaves no entry; the request is repeated all the same.
-        if retryable && had_blocks && attempt <= MAX_CONTINUATIONS {
-            let message = format!(
-                "the reply broke off and is continued ({attempt} of {MAX_CONTINUATIONS}): {}",
-                failure.message
-            );
-            self.append_alert(m, AlertLevel::Warn, AlertSource::Worker, message);
-            return self.send_next_request(m, Some(Continues { call, attempt, reason: failure.message }));
-        }
-        let refused = failure.kind == ModelErrorKind::Refused;
-        if failure.kind != ModelErrorKind::ContextTooLong
-            && !refused
-            && self.try_fallback_model(m, call, &failure)
-        {
-            return;
-        }
-        let ModelError { message, retry_after_ms, .. } = failure;
-        let code = if refused { ErrorCode::Refused } else { ErrorCode::ProviderError };
-        self.fail_run_with(m, RunErrored { code, message, retryable, retry_after_ms });
-    }
-
-    /// Continues the run with the next model of `model.fallback`. Returns whether there is one.
-    fn try_fallback_model(&mut self, step: &mut StepBuilder, call: u64, failure: &ModelError) -> bool {
-        let failed = self.current_route().map(model_name).unwrap_or_default();
-        let next =
-            self.volatile.boot.as_ref().and_then(|boot| boot.fallbacks.get(self.volatile.failed_models));
-        let Some(next) = next.map(model_name) else { return false };
-        self.volatile.failed_models += 1;
-        let message = format!("{failed} is unavailable; the run continues with {next}: {}", failure.message);
-        self.append_alert(step, AlertLevel::Warn, AlertSource::Worker, message);
-        let reason = format!("{failed} failed: {}", failure.message);
-        self.send_next_request(step, Some(Continues { call, attempt: 0, reason }));
-        true
     }
 }
 

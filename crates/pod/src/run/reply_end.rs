@@ -7,8 +7,9 @@
 use minke_model::StopReason;
 use minke_record::{AlertLevel, AlertSource, ErrorCode, LlmOutcome, RunErrored, RunResult, TurnResult};
 
-use crate::pod::{Pod, StepBuilder};
+use crate::engine::InputHandler;
 use crate::run::reply::FinishedReply;
+use crate::step_builder::StepBuilder;
 
 /// Error text if the model refused to answer. Replays recognize a refusal by these two texts.
 pub const REFUSED_MESSAGE: &str = "the model refused to answer";
@@ -18,53 +19,55 @@ pub const FILTERED_MESSAGE: &str = "the provider's content filter stopped the re
 const MAX_REFUSAL_CHARS: usize = 300;
 const OUTPUT_LIMIT_MESSAGE: &str = "the reply was cut at the model's output limit";
 
-impl Pod {
-    pub(crate) fn finish_reply(&mut self, step: &mut StepBuilder, stop: &StopReason) {
-        let mut finished = self.finish_draft(step);
+impl StepBuilder<'_> {
+    fn append_warning(&mut self, message: &str) {
+        self.append_alert(AlertLevel::Warn, AlertSource::Worker, message.to_owned());
+    }
+}
+
+impl InputHandler<'_, '_> {
+    pub(crate) fn finish_reply(&mut self, stop: &StopReason) {
+        let mut finished = self.engine.work.reply.finish_draft(self.step);
         let (has_entries, has_text) = (finished.has_entries, finished.has_text);
-        let refusal = RefusedReply::from_stop(stop, &mut finished, self.has_model_calls());
-        self.append_request_end(step, finished, LlmOutcome::Done);
-        self.volatile.stop_reason = stop.as_str().to_owned();
+        let refusal = RefusedReply::from_stop(stop, &mut finished, self.step.state.has_model_calls());
+        self.engine.work.reply.append_request_end(self.step, finished, LlmOutcome::Done);
+        self.engine.work.reply.stop_reason = stop.as_str().to_owned();
         if let Some(refusal) = refusal {
-            return self.end_refused_reply(step, refusal);
+            return self.end_refused_reply(refusal);
         }
         match stop {
             StopReason::MaxTokens => {
-                self.append_warning(step, OUTPUT_LIMIT_MESSAGE);
-                if !has_text && !self.has_model_calls() {
+                self.step.append_warning(OUTPUT_LIMIT_MESSAGE);
+                if !has_text && !self.step.state.has_model_calls() {
                     let reason = format!("{OUTPUT_LIMIT_MESSAGE} before it had any text");
-                    self.end_turn(step, TurnResult::Finished);
-                    return self.end_run(step, RunResult::LimitReached, Some(reason));
+                    self.engine.work.reply.end_turn(self.step, TurnResult::Finished);
+                    return self.engine.end_run(self.step, RunResult::LimitReached, Some(reason));
                 }
             }
             StopReason::Other(word) if !has_entries => {
                 let message = format!("the provider ended the reply with `{word}` and without any content");
-                self.end_turn(step, TurnResult::Error);
-                return self.fail_run(step, ErrorCode::ProviderError, message, true);
+                self.engine.work.reply.end_turn(self.step, TurnResult::Error);
+                return self.engine.fail_run(self.step, ErrorCode::ProviderError, message, true);
             }
-            _ if !has_entries => self.append_warning(step, "the model gave an empty reply"),
+            _ if !has_entries => self.step.append_warning("the model gave an empty reply"),
             _ => {}
         }
-        self.continue_run(step);
-    }
-
-    fn append_warning(&mut self, m: &mut StepBuilder, message: &str) {
-        self.append_alert(m, AlertLevel::Warn, AlertSource::Worker, message.to_owned());
+        self.engine.continue_run(self.step);
     }
 
     /// Fails the run after a refused or filtered reply, because the same request would be refused again.
-    fn end_refused_reply(&mut self, step: &mut StepBuilder, refusal: RefusedReply) {
-        self.close_model_calls(step, "the reply that made this call was refused");
+    pub(crate) fn end_refused_reply(&mut self, refusal: RefusedReply) {
+        self.engine.work.calls.close_model_calls(self.step, "the reply that made this call was refused");
         let RefusedReply { stop, message } = refusal;
-        self.volatile.stop_reason = stop.as_str().to_owned();
-        self.end_turn(step, TurnResult::Error);
+        self.engine.work.reply.stop_reason = stop.as_str().to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Error);
         let end = RunErrored { code: ErrorCode::Refused, message, retryable: false, retry_after_ms: None };
-        self.fail_run_with(step, end);
+        self.engine.fail_run_with(self.step, end);
     }
 }
 
 /// A reply refused by the model or stopped by the provider's filter.
-struct RefusedReply {
+pub(crate) struct RefusedReply {
     stop: StopReason,
     message: String,
 }

@@ -6,186 +6,198 @@ use minke_record::{Actor, CallStage, ErrorCode, Outcome, RunResult, StateWord, T
 
 use crate::PodTimer;
 use crate::calls::CallResult;
-use crate::pod::{PauseRequest, Pod, StepBuilder, StopMode};
+use crate::engine::{InputHandler, PodEngine, RunningWork};
+use crate::exit::StopMode;
+use crate::run::PauseRequest;
+use crate::state::State;
 use crate::step::{Effect, ReplyBody};
+use crate::step_builder::StepBuilder;
 use crate::table::Disposition;
 
 /// Time for impure calls to end after a `pause`.
 const PAUSE_GRACE_MS: u64 = 10_000;
 
-impl Pod {
+impl State {
+    /// Returns asks without an open call.
+    pub(crate) fn orphan_asks(&self) -> Vec<minke_record::AskId> {
+        let asked = |id| self.facts.calls.iter().any(|call| call.stage == CallStage::Asked(id));
+        let open = self.facts.asks.iter();
+        open.filter(|ask| ask.subject.call_id.is_some() && !asked(ask.id)).map(|ask| ask.id).collect()
+    }
+}
+
+impl InputHandler<'_, '_> {
     /// Pauses at a safe point: cancels the reply, drops pure calls and waits for the others.
-    pub(crate) fn pause_run(
-        &mut self,
-        step: &mut StepBuilder,
-        disposition: &Disposition,
-        detail: Option<String>,
-    ) -> ReplyBody {
-        if *disposition == Disposition::NoChange || self.volatile.pause.is_some() {
+    pub(crate) fn pause_run(&mut self, disposition: &Disposition, detail: Option<String>) -> ReplyBody {
+        if *disposition == Disposition::NoChange || self.engine.work.run.pause.is_some() {
             return ReplyBody::Ok;
         }
-        self.cancel_reply(step);
-        let wait = self.stop_pure_calls(step);
-        self.volatile.pause = Some(PauseRequest { reason: detail });
+        self.engine.work.reply.cancel_reply(self.step);
+        let wait = self.engine.work.calls.stop_pure_calls(self.step);
+        self.engine.work.run.pause = Some(PauseRequest { reason: detail });
         if wait {
-            step.add_effect(Effect::SetTimer { timer: PodTimer::PauseGrace, at: step.now + PAUSE_GRACE_MS });
+            self.step.add_effect(Effect::SetTimer {
+                timer: PodTimer::PauseGrace,
+                at: self.step.now + PAUSE_GRACE_MS,
+            });
         } else {
-            self.finish_pause(step);
+            self.finish_pause();
         }
         ReplyBody::Ok
     }
 
     /// Finishes the pause if no call is running.
-    pub(crate) fn pause_if_quiet(&mut self, m: &mut StepBuilder) {
-        if self.running_model_calls().is_empty() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
-            self.finish_pause(m);
+    pub(crate) fn pause_if_quiet(&mut self) {
+        if self.engine.work.calls.running_model_calls(self.step.state).is_empty() {
+            self.step.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
+            self.finish_pause();
         }
     }
 
-    pub(crate) fn end_pause_grace(&mut self, step: &mut StepBuilder) {
-        if self.volatile.pause.is_none() {
+    pub(crate) fn end_pause_grace(&mut self) {
+        if self.engine.work.run.pause.is_none() {
             return;
         }
-        for call_id in self.running_model_calls() {
-            step.add_effect(Effect::StopCall { call_id: call_id.clone() });
+        for call_id in self.engine.work.calls.running_model_calls(self.step.state) {
+            self.step.add_effect(Effect::StopCall { call_id: call_id.clone() });
             let message = "stopped by a pause; it may have taken effect";
-            self.settle_call(step, &call_id, CallResult::error(Outcome::Cancelled, message));
+            self.engine.work.calls.settle_call(
+                self.step,
+                &call_id,
+                CallResult::error(Outcome::Cancelled, message),
+            );
         }
-        self.finish_pause(step);
+        self.finish_pause();
     }
 
-    fn finish_pause(&mut self, m: &mut StepBuilder) {
-        let reason = self.volatile.pause.take().and_then(|pausing| pausing.reason);
-        self.volatile.stop_reason = "paused".to_owned();
-        self.end_turn(m, TurnResult::Paused);
-        self.end_run(m, RunResult::Paused, reason);
+    pub(crate) fn finish_pause(&mut self) {
+        let reason = self.engine.work.run.pause.take().and_then(|pausing| pausing.reason);
+        self.engine.work.reply.stop_reason = "paused".to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Paused);
+        self.engine.end_run(self.step, RunResult::Paused, reason);
     }
 
     pub(crate) fn handle_cancel(
         &mut self,
-        step: &mut StepBuilder,
         disposition: &Disposition,
         by: Actor,
         detail: Option<String>,
     ) -> ReplyBody {
         let why = detail.unwrap_or_else(|| "cancelled".to_owned());
         match disposition {
-            Disposition::Cancel => self.cancel_run(step, &why),
+            Disposition::Cancel => self.cancel_run(&why),
             Disposition::Abandon => {
-                self.abandon_run(step, &why, &by);
-                self.publish_status(step);
+                self.engine.work.abandon_run(self.step, &why, &by);
+                self.engine.publish_status(self.step);
             }
             _ => {}
         }
         ReplyBody::Ok
     }
 
-    /// Abandons a paused or interrupted run: closes its calls and asks.
-    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder, why: &str, by: &Actor) {
-        self.close_model_calls(step, why);
-        self.append_state_change(step, StateWord::Abandoned, why.to_owned(), by);
-        self.cancel_scheduled_resume(step);
-    }
-
     /// Cancels the open run. If the model has not replied yet, the input leaves the context (rollback).
-    pub(crate) fn cancel_run(&mut self, m: &mut StepBuilder, why: &str) {
-        if self.volatile.pause.take().is_some() {
-            m.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
+    pub(crate) fn cancel_run(&mut self, why: &str) {
+        if self.engine.work.run.pause.take().is_some() {
+            self.step.add_effect(Effect::ClearTimer { timer: PodTimer::PauseGrace });
         }
-        let has_entries = self.cancel_reply(m);
-        let calls = self.has_model_calls();
-        self.close_model_calls(m, why);
-        let Some(run) = &self.state.facts.run else { return };
+        let has_entries = self.engine.work.reply.cancel_reply(self.step);
+        let calls = self.step.state.has_model_calls();
+        self.engine.work.calls.close_model_calls(self.step, why);
+        let Some(run) = &self.step.state.facts.run else { return };
         let resumed = run.trigger == Trigger::Resume;
         let rolled_back = !has_entries && !calls && !run.produced && !resumed && run.input_at.is_some();
-        self.volatile.stop_reason = "cancelled".to_owned();
-        self.end_turn(m, TurnResult::Cancelled);
+        self.engine.work.reply.stop_reason = "cancelled".to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Cancelled);
         let result = if rolled_back { RunResult::RolledBack } else { RunResult::Cancelled };
-        self.end_run(m, result, Some(why.to_owned()));
+        self.engine.end_run(self.step, result, Some(why.to_owned()));
     }
 
     /// Handles `shutdown`: the run ends as `cancelled`.
-    pub(crate) fn shut_down_now(&mut self, step: &mut StepBuilder) {
-        self.volatile.stop_mode = Some(StopMode::Now);
-        self.cancel_run(step, "the pod was shut down");
-        self.begin_stop(step);
+    pub(crate) fn shut_down_now(&mut self) {
+        self.engine.process.exit.stop_mode = Some(StopMode::Now);
+        self.cancel_run("the pod was shut down");
+        self.engine.begin_stop(self.step);
     }
 
     /// Stops after a signal or when idle: the run ends as `interrupted`, and its calls and asks stay open, so
     /// that it can be resumed after a reboot.
-    pub(crate) fn stop_interrupted(&mut self, m: &mut StepBuilder, why: &str) {
-        if self.volatile.stop_mode == Some(StopMode::Now) {
-            if self.volatile.stop_after_capture || self.volatile.outbox_flushing {
-                self.flush_and_exit(m);
+    pub(crate) fn stop_interrupted(&mut self, why: &str) {
+        if self.engine.process.exit.stop_mode == Some(StopMode::Now) {
+            if self.engine.process.exit.stop_after_capture || self.engine.process.exit.outbox_flushing {
+                self.engine.process.exit.flush_and_exit(self.step);
             }
             return;
         }
-        self.volatile.stop_mode = Some(StopMode::Now);
-        self.volatile.capturing_after = None;
-        self.volatile.pause = None;
-        self.cancel_reply(m);
-        for call_id in self.running_model_calls() {
-            m.add_effect(Effect::StopCall { call_id });
+        self.engine.process.exit.stop_mode = Some(StopMode::Now);
+        self.engine.process.exit.capturing_after = None;
+        self.engine.work.run.pause = None;
+        self.engine.work.reply.cancel_reply(self.step);
+        for call_id in self.engine.work.calls.running_model_calls(self.step.state) {
+            self.step.add_effect(Effect::StopCall { call_id });
         }
-        self.volatile.stop_reason = "interrupted".to_owned();
-        self.end_turn(m, TurnResult::Paused);
-        self.end_run(m, RunResult::Interrupted, Some(format!("stopped by {why}")));
-        self.begin_stop(m);
+        self.engine.work.reply.stop_reason = "interrupted".to_owned();
+        self.engine.work.reply.end_turn(self.step, TurnResult::Paused);
+        self.engine.end_run(self.step, RunResult::Interrupted, Some(format!("stopped by {why}")));
+        self.engine.begin_stop(self.step);
     }
 
+    /// Handles a failed write after the pod was rebuilt from the log: the open run ends, and no new one
+    /// starts until there is space.
+    pub(crate) fn handle_storage_failure(&mut self, message: String) {
+        self.engine.process.exit.storage_error = Some(message.clone());
+        let why = format!("could not write the log: {message}; free disk space and try again");
+        self.engine.process.hooks.refuse_pending_inputs(self.step, &ErrorCode::StorageFailed, &why);
+        self.end_run_for_storage(message);
+        self.step.reset_ask_timers();
+        self.engine.work.children.watch_starting_children(self.step);
+    }
+
+    /// Closes calls and asks that were lost with the failed write.
+    pub(crate) fn end_run_for_storage(&mut self, message: String) {
+        for ask in self.step.state.orphan_asks() {
+            self.step.abort_ask(ask, "the log could not be written");
+        }
+        self.engine.work.calls.settle_client_calls(self.step);
+        if self.step.state.facts.run.is_some() {
+            self.engine.work.calls.close_model_calls(self.step, "the log could not be written");
+            self.engine.fail_run(self.step, ErrorCode::StorageFailed, message, true);
+        }
+    }
+
+    /// Handles free disk space. A run whose end could not be written ends now.
+    pub(crate) fn handle_storage_restored(&mut self) {
+        let Some(message) = self.engine.process.exit.storage_error.take() else { return };
+        let idle =
+            self.engine.work.reply.reply_draft.is_none() && self.engine.work.calls.call_progress.is_empty();
+        if idle {
+            self.end_run_for_storage(message);
+        }
+    }
+}
+
+impl PodEngine {
     /// Stops after the capture of the last run; undo needs it.
-    pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder) {
-        self.volatile.stop_mode = Some(StopMode::Now);
-        self.refuse_pending_inputs(
+    pub(crate) fn begin_stop(&mut self, step: &mut StepBuilder<'_>) {
+        self.process.exit.stop_mode = Some(StopMode::Now);
+        self.process.hooks.refuse_pending_inputs(
             step,
             &ErrorCode::Conflict,
             "the pod is stopping; send the input again to restart it",
         );
         self.publish_status(step);
-        if self.volatile.capturing_after.is_some() {
-            self.volatile.stop_after_capture = true;
+        if self.process.exit.capturing_after.is_some() {
+            self.process.exit.stop_after_capture = true;
             return;
         }
-        self.flush_and_exit(step);
+        self.process.exit.flush_and_exit(step);
     }
+}
 
-    /// Handles a failed write after the pod was rebuilt from the log: the open run ends, and no new one
-    /// starts until there is space.
-    pub(crate) fn handle_storage_failure(&mut self, m: &mut StepBuilder, message: String) {
-        self.volatile.storage_error = Some(message.clone());
-        let why = format!("could not write the log: {message}; free disk space and try again");
-        self.refuse_pending_inputs(m, &ErrorCode::StorageFailed, &why);
-        self.end_run_for_storage(m, message);
-        self.reset_ask_timers(m);
-        self.watch_starting_children(m);
-    }
-
-    /// Closes calls and asks that were lost with the failed write.
-    fn end_run_for_storage(&mut self, step: &mut StepBuilder, message: String) {
-        for ask in self.orphan_asks() {
-            self.abort_ask(step, ask, "the log could not be written");
-        }
-        self.settle_client_calls(step);
-        if self.state.facts.run.is_some() {
-            self.close_model_calls(step, "the log could not be written");
-            self.fail_run(step, ErrorCode::StorageFailed, message, true);
-        }
-    }
-
-    /// Handles free disk space. A run whose end could not be written ends now.
-    pub(crate) fn handle_storage_restored(&mut self, m: &mut StepBuilder) {
-        let Some(message) = self.volatile.storage_error.take() else { return };
-        let idle = self.volatile.reply_draft.is_none() && self.volatile.call_progress.is_empty();
-        if idle {
-            self.end_run_for_storage(m, message);
-        }
-    }
-
-    /// Returns asks without an open call.
-    pub(crate) fn orphan_asks(&self) -> Vec<minke_record::AskId> {
-        let asked = |id| self.state.facts.calls.iter().any(|call| call.stage == CallStage::Asked(id));
-        let open = self.state.facts.asks.iter();
-        open.filter(|ask| ask.subject.call_id.is_some() && !asked(ask.id)).map(|ask| ask.id).collect()
+impl RunningWork {
+    /// Abandons a paused or interrupted run: closes its calls and asks.
+    pub(crate) fn abandon_run(&mut self, step: &mut StepBuilder<'_>, why: &str, by: &Actor) {
+        self.calls.close_model_calls(step, why);
+        step.append_state_change(StateWord::Abandoned, why.to_owned(), by);
+        self.run.cancel_scheduled_resume(step);
     }
 }

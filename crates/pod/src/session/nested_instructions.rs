@@ -9,9 +9,10 @@ use minke_prompts::Snippet;
 use minke_record::{CallId, Instructed, SystemEntry, SystemItem, SystemKind};
 use serde_json::{Value, json};
 
+use crate::calls::table::CallTable;
 use crate::input::NestedInstructions;
-use crate::pod::{Pod, StepBuilder};
 use crate::state::State;
+use crate::step_builder::StepBuilder;
 
 /// Maximum number of files in one context.
 const MAX_FILES: usize = 32;
@@ -30,19 +31,15 @@ fn instructions_cause(path: &str, call_id: &CallId) -> Value {
     json!({ PATH_KEY: path, CALL_KEY: call_id.0 })
 }
 
-impl Pod {
+impl CallTable {
     /// Adds instruction files that a call has found. The next request shows them, after all results.
     pub(crate) fn add_instructions(&mut self, call_id: &CallId, instructions: Vec<NestedInstructions>) {
-        self.volatile
-            .pending_instructions
-            .extend(instructions.into_iter().map(|found| (call_id.clone(), found)));
+        self.pending_instructions.extend(instructions.into_iter().map(|found| (call_id.clone(), found)));
     }
 
-    pub(crate) fn append_instructions(&mut self, step: &mut StepBuilder) {
-        for (call_id, NestedInstructions { path, body }) in
-            std::mem::take(&mut self.volatile.pending_instructions)
-        {
-            let shown = &self.state.facts.instructed;
+    pub(crate) fn append_instructions(&mut self, step: &mut StepBuilder<'_>) {
+        for (call_id, NestedInstructions { path, body }) in std::mem::take(&mut self.pending_instructions) {
+            let shown = &step.state.facts.instructed;
             if shown.len() >= MAX_FILES || shown.iter().any(|told| told.path == path) {
                 continue;
             }
@@ -51,11 +48,11 @@ impl Pod {
             let body = if fits {
                 body
             } else {
-                self.state.session_catalog().render(Snippet::InstructionsNamed, &[("path", &path)])
+                step.state.session_catalog().render(Snippet::InstructionsNamed, &[("path", &path)])
             };
             let cause = Some(instructions_cause(&path, &call_id));
             let item = SystemItem { kind: SystemKind::FileAttachment, cause, body: body.into() };
-            self.append_entry(step, SystemEntry { item, note: None });
+            step.append_entry(SystemEntry { item, note: None });
         }
     }
 }

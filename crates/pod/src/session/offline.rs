@@ -4,10 +4,9 @@
 
 use minke_record::{
     Actor, AlertLevel, AlertSource, Archived, AskId, Blob, CallStage, Checkpoint, ConfigChanged, Decision,
-    Draft, ErrorCode, ForkOrigin, GitState, Goal, GoalChange, History, Holder, IdGenerator, Inbox,
-    InputSegment, Item, LOG_FORMAT, LoggedBackend, Millis, OpenChild, Opened, Outcome, ParentCall, PodName,
-    QueueId, QueueMode, QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Text,
-    Unarchived,
+    Draft, ErrorCode, ForkOrigin, GitState, Goal, GoalChange, History, Holder, Inbox, InputSegment, Item,
+    LOG_FORMAT, LoggedBackend, Millis, OpenChild, Opened, Outcome, ParentCall, PodName, QueueId, QueueMode,
+    QueuedInput, Renamed, Scope, SegmentReason, SessionId, SessionStart, Text, Unarchived,
 };
 use minke_thread::JobAction;
 use serde_json::Value;
@@ -15,11 +14,12 @@ use serde_json::Value;
 use crate::calls::CallResult;
 use crate::calls::asks::{AskAnswer, check_answer};
 use crate::children::messages::DescendantState;
+use crate::engine::PodEngine;
 use crate::job::schedule::{ScheduleEvent, has_schedule};
-use crate::pod::{Pod, StepBuilder};
 use crate::run::SegmentInit;
 use crate::state::State;
-use crate::step::{CommandRefusal, Step};
+use crate::step::CommandRefusal;
+use crate::step_builder::StepBuilder;
 
 /// Time and random seed of a step that is written without a pod.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +29,8 @@ pub struct StepSeed {
 }
 
 impl StepSeed {
-    fn step_builder(self, state: &State) -> StepBuilder {
-        let now = self.now.max(state.facts.last_ts);
-        StepBuilder { now, ids: IdGenerator::new(self.now, self.seed), result: Step::default() }
+    fn step_builder(self, state: &mut State) -> StepBuilder<'_> {
+        StepBuilder::new(state, self.now, self.seed)
     }
 }
 
@@ -42,8 +41,8 @@ pub struct StepDraft {
     pub entries: Vec<Draft>,
 }
 
-impl From<StepBuilder> for StepDraft {
-    fn from(step: StepBuilder) -> StepDraft {
+impl From<StepBuilder<'_>> for StepDraft {
+    fn from(step: StepBuilder<'_>) -> StepDraft {
         StepDraft { blobs: step.result.blobs, entries: step.result.entries }
     }
 }
@@ -78,42 +77,43 @@ pub struct InitialTask {
 
 /// Returns the first step of a new session.
 pub fn new_session(at: StepSeed, new: NewSession) -> StepDraft {
-    let mut pod = Pod::new(State::default());
-    let mut step = at.step_builder(&pod.state);
+    let mut state = State::default();
+    let mut step = at.step_builder(&mut state);
     // The jobs that a schedule creates get the input. The scheduled job itself never runs.
     let scheduled = has_schedule(new.mandate.as_ref());
     let task = new.task.filter(|_| !scheduled);
     let history = new.history;
-    pod.append_entry(
-        &mut step,
-        SessionStart {
-            session: new.session,
-            format: LOG_FORMAT,
-            version: new.version,
-            name: new.name,
-            created_by: new.created_by,
-            cwd: new.cwd,
-            workspace: new.workspace,
-            git: new.git,
-            manifest: new.manifest,
-            scope: new.scope,
-            mandate: new.mandate,
-            metadata: new.metadata,
-            parent: new.parent,
-            from: None,
-        },
-    );
+    step.append_entry(SessionStart {
+        session: new.session,
+        format: LOG_FORMAT,
+        version: new.version,
+        name: new.name,
+        created_by: new.created_by,
+        cwd: new.cwd,
+        workspace: new.workspace,
+        git: new.git,
+        manifest: new.manifest,
+        scope: new.scope,
+        mandate: new.mandate,
+        metadata: new.metadata,
+        parent: new.parent,
+        from: None,
+    });
     if !history.is_empty() {
-        pod.start_segment(&mut step, import_segment(history));
+        step.start_segment(import_segment(history));
     }
-    pod.start_schedule(&mut step);
+    step.start_schedule();
     if let Some(task) = task {
         let id = QueueId(step.ids.next_uuid());
         let InitialTask { segments, op_id, from } = task;
-        pod.append_entry(
-            &mut step,
-            QueuedInput { id, segments, op_id, from, mode: QueueMode::Queue, attached: Vec::new() },
-        );
+        step.append_entry(QueuedInput {
+            id,
+            segments,
+            op_id,
+            from,
+            mode: QueueMode::Queue,
+            attached: Vec::new(),
+        });
     }
     step.into()
 }
@@ -193,23 +193,20 @@ pub fn apply_offline_edit(
     writer: OfflineWriter,
     edit: OfflineEdit,
 ) -> Result<StepDraft, CommandRefusal> {
-    let mut pod = Pod::new(state.clone());
-    let mut step = at.step_builder(state);
-    pod.append_entry(
-        &mut step,
-        Opened {
-            epoch: state.facts.epoch.saturating_add(1),
-            pid: writer.pid,
-            boot_id: writer.boot_id,
-            host: writer.host,
-            version: writer.version,
-            holder: Holder::Visit,
-            sandbox: LoggedBackend::NONE,
-            own: None,
-        },
-    );
+    let mut edited = state.clone();
+    let mut step = at.step_builder(&mut edited);
+    step.append_entry(Opened {
+        epoch: state.facts.epoch.saturating_add(1),
+        pid: writer.pid,
+        boot_id: writer.boot_id,
+        host: writer.host,
+        version: writer.version,
+        holder: Holder::Visit,
+        sandbox: LoggedBackend::NONE,
+        own: None,
+    });
     let opened = step.result.entries.len();
-    let mut offline = OfflineStep { state, pod, step, by: writer.by };
+    let mut offline = OfflineStep { state, engine: PodEngine::default(), step, by: writer.by };
     offline.append_edit(edit)?;
     // An edit that changes nothing is not written.
     if offline.step.result.entries.len() == opened {
@@ -222,54 +219,56 @@ pub fn apply_offline_edit(
 struct OfflineStep<'a> {
     /// The state before the step.
     state: &'a State,
-    pod: Pod,
-    step: StepBuilder,
+    engine: PodEngine,
+    step: StepBuilder<'a>,
     by: Actor,
 }
 
 impl OfflineStep<'_> {
     fn append_edit(&mut self, edit: OfflineEdit) -> Result<(), CommandRefusal> {
-        let (pod, step, by) = (&mut self.pod, &mut self.step, self.by.clone());
+        let (step, by) = (&mut self.step, self.by.clone());
         match edit {
             OfflineEdit::Queue { segments, op_id } => return self.append_input(segments, op_id),
             OfflineEdit::Notify { message, wake } => {
                 let message = Some(message.into());
-                pod.append_entry(step, Inbox { from: by, from_seq: None, event: None, message, wake });
+                step.append_entry(Inbox { from: by, from_seq: None, event: None, message, wake });
             }
             OfflineEdit::Answer { ask, decision, note } => return self.answer_ask(ask, decision, note),
             OfflineEdit::Model(reference) => {
                 for (key, value) in self.state.model_changes(&reference) {
-                    pod.append_entry(step, ConfigChanged { key, value, by: by.clone() });
+                    step.append_entry(ConfigChanged { key, value, by: by.clone() });
                 }
             }
             OfflineEdit::Rename(name) => {
-                pod.append_entry(step, Renamed { name, by });
+                step.append_entry(Renamed { name, by });
             }
             OfflineEdit::Archive(true) => {
-                pod.append_entry(step, Archived { by });
+                step.append_entry(Archived { by });
             }
             OfflineEdit::Archive(false) => {
-                pod.append_entry(step, Unarchived { by });
+                step.append_entry(Unarchived { by });
             }
             OfflineEdit::Checkpoint { id, state } => {
-                pod.append_entry(step, Checkpoint { id, state });
+                step.append_entry(Checkpoint { id, state });
             }
             OfflineEdit::Descendants(known) => self.append_descendants(known),
             OfflineEdit::Config { key, value } => {
                 if key == crate::budget::BUDGET_KEY {
-                    pod.check_budget_change(&value, &by)?;
+                    step.state.check_budget_change(&value, &by)?;
                 }
-                pod.append_entry(step, ConfigChanged { key, value, by });
+                step.append_entry(ConfigChanged { key, value, by });
             }
             OfflineEdit::Goal(goal) => {
                 let change = if goal.is_some() { GoalChange::Set } else { GoalChange::Clear };
                 let text = goal.unwrap_or_default();
-                pod.append_entry(step, Goal { change, text, used: 0, evidence: None });
+                step.append_entry(Goal { change, text, used: 0, evidence: None });
             }
             OfflineEdit::Import(items) => return self.import_history(items),
             OfflineEdit::Abandon { reason } => return self.abandon_run(&reason),
-            OfflineEdit::Job { action, detail } => pod.apply_job_action_offline(step, action, detail, &by)?,
-            OfflineEdit::Schedule(event) => pod.apply_schedule_event(step, event),
+            OfflineEdit::Job { action, detail } => {
+                self.engine.apply_job_action_offline(step, action, detail, &by)?
+            }
+            OfflineEdit::Schedule(event) => step.apply_schedule_event(event),
         }
         Ok(())
     }
@@ -293,7 +292,7 @@ impl OfflineStep<'_> {
         let id = QueueId(self.step.ids.next_uuid());
         let (from, mode) = (self.by.clone(), QueueMode::Queue);
         let input = QueuedInput { id, segments, op_id, from, mode, attached: Vec::new() };
-        self.pod.append_entry(&mut self.step, input);
+        self.step.append_entry(input);
         Ok(())
     }
 
@@ -309,18 +308,18 @@ impl OfflineStep<'_> {
             let message = format!("the client's call that question {ask} was about is gone");
             return Err(CommandRefusal::new(ErrorCode::NotFound, message));
         }
-        self.pod.answer_ask_offline(&mut self.step, answer);
+        self.engine.answer_ask_offline(&mut self.step, answer);
         Ok(())
     }
 
     fn append_descendants(&mut self, known: DescendantState) {
-        self.pod.append_spending(&mut self.step, &known.paid);
+        self.step.append_spending(&known.paid);
         for child in known.children {
             let same = |known: &&OpenChild| {
                 known.ended.is_none() && known.budget == child.budget && known.line == child.line
             };
             if self.state.child(child.session).filter(same).is_none() {
-                self.pod.append_entry(&mut self.step, child);
+                self.step.append_entry(child);
             }
         }
     }
@@ -331,18 +330,18 @@ impl OfflineStep<'_> {
             let message = "history can be imported only into a thread without a conversation";
             return Err(CommandRefusal::new(ErrorCode::Conflict, message));
         }
-        self.pod.start_segment(&mut self.step, import_segment(items));
+        self.step.start_segment(import_segment(items));
         Ok(())
     }
 
     fn abandon_run(&mut self, reason: &str) -> Result<(), CommandRefusal> {
         if self.state.facts.run.is_some() {
-            self.pod.interrupt_open_run(&mut self.step, "the process ended");
+            self.engine.interrupt_open_run(&mut self.step, "the process ended");
         }
-        if self.pod.state.resumable_run().is_none() {
+        if self.step.state.resumable_run().is_none() {
             return Err(CommandRefusal::new(ErrorCode::NotRunning, "no run is paused or interrupted"));
         }
-        self.pod.abandon_run(&mut self.step, reason, &self.by);
+        self.engine.work.abandon_run(&mut self.step, reason, &self.by);
         Ok(())
     }
 }
@@ -370,58 +369,53 @@ pub fn fork_session(parent: &State, at: StepSeed, request: ForkRequest) -> Resul
         return Err(CommandRefusal::new(ErrorCode::Internal, "the parent's log has no session_start"));
     };
     let same_as = request.from.seq;
-    let mut pod = Pod::new(State { next_seq: 0, ..parent.clone() });
-    let mut step = at.step_builder(parent);
-    pod.append_entry(
-        &mut step,
-        SessionStart {
-            session: request.session,
-            format: LOG_FORMAT,
-            version: request.version,
-            name: request.name,
-            created_by: request.created_by,
-            cwd: request.cwd.unwrap_or(about.cwd),
-            workspace: about.workspace,
-            git: None,
-            manifest: about.manifest,
-            scope: about.scope,
-            mandate: request.mandate.clone(),
-            metadata: None,
-            parent: None,
-            from: Some(request.from),
-        },
-    );
+    let mut engine = PodEngine::default();
+    let mut state = State { next_seq: 0, ..parent.clone() };
+    let mut step = at.step_builder(&mut state);
+    step.append_entry(SessionStart {
+        session: request.session,
+        format: LOG_FORMAT,
+        version: request.version,
+        name: request.name,
+        created_by: request.created_by,
+        cwd: request.cwd.unwrap_or(about.cwd),
+        workspace: about.workspace,
+        git: None,
+        manifest: about.manifest,
+        scope: about.scope,
+        mandate: request.mandate.clone(),
+        metadata: None,
+        parent: None,
+        from: Some(request.from),
+    });
     if let Some(segment) = parent.segment.clone() {
-        pod.start_segment(
-            &mut step,
-            SegmentInit {
-                reason: SegmentReason::Fork,
-                system_prompt: segment.system_prompt,
-                tools: segment.tools.as_ref().clone(),
-                config: segment.config,
-                history: History::SameAs { same_as },
-            },
-        );
+        step.start_segment(SegmentInit {
+            reason: SegmentReason::Fork,
+            system_prompt: segment.system_prompt,
+            tools: segment.tools.as_ref().clone(),
+            config: segment.config,
+            history: History::SameAs { same_as },
+        });
     }
-    let open: Vec<_> = pod.state.facts.calls.iter().map(|call| call.call_id.clone()).collect();
+    let open: Vec<_> = step.state.facts.calls.iter().map(|call| call.call_id.clone()).collect();
     for call_id in open {
-        debug_assert!(!matches!(pod.state.open_call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
+        debug_assert!(!matches!(step.state.open_call(&call_id).map(|c| &c.stage), Some(CallStage::Asked(_))));
         let result =
             CallResult::error(Outcome::Cancelled, "the session was forked here; it did not run in this one");
-        pod.settle_call(&mut step, &call_id, result);
+        engine.work.calls.settle_call(&mut step, &call_id, result);
     }
-    pod.start_schedule(&mut step);
+    step.start_schedule();
     let scheduled = has_schedule(request.mandate.as_ref());
     let objective = request.mandate.as_ref().and_then(|mandate| mandate.get("objective")?.as_str());
     if let Some(objective) = objective.filter(|_| !scheduled) {
         let (id, from) = (QueueId(step.ids.next_uuid()), Actor::from_job(request.session));
         let segments = vec![InputSegment::Text { content: objective.into() }];
         let (op_id, mode, attached) = (None, QueueMode::Queue, Vec::new());
-        pod.append_entry(&mut step, QueuedInput { id, segments, op_id, from, mode, attached });
+        step.append_entry(QueuedInput { id, segments, op_id, from, mode, attached });
     }
     if let Some(why) = request.pause_reason {
-        pod.append_alert(&mut step, AlertLevel::Error, AlertSource::Pod, why.clone());
-        pod.pause_from_start(&mut step, why);
+        step.append_alert(AlertLevel::Error, AlertSource::Pod, why.clone());
+        step.pause_from_start(why);
     }
     Ok(step.into())
 }

@@ -4,10 +4,10 @@
 //! which the session was created.
 
 use minke_prompts::{PromptVariables, SnippetCatalog, format_day};
-use minke_record::ConfigChanged;
+use minke_record::{Actor, ConfigChanged};
 
-use crate::pod::{Pod, StepBuilder};
 use crate::state::State;
+use crate::step_builder::StepBuilder;
 
 /// The configuration key of the catalog texts of all layers.
 pub const CATALOG_KEY: &str = "pod.catalog";
@@ -30,15 +30,15 @@ pub fn prompt_variables(state: &State, tools: Vec<String>) -> Option<PromptVaria
     })
 }
 
-impl Pod {
+impl StepBuilder<'_> {
     /// Logs the texts that replace built-in catalog texts, if they differ from those in the log.
-    pub(crate) fn update_catalog(&mut self, step: &mut StepBuilder, catalog: &SnippetCatalog) {
+    pub(crate) fn update_catalog(&mut self, catalog: &SnippetCatalog) {
         if self.state.manifest.pod.catalog == *catalog.texts() {
             return;
         }
         let value = serde_json::to_value(catalog.texts()).expect("texts are plain data");
-        let by = self.minke_actor();
-        self.append_entry(step, ConfigChanged { key: CATALOG_KEY.to_owned(), value, by });
+        let by = Actor::from_minke();
+        self.append_entry(ConfigChanged { key: CATALOG_KEY.to_owned(), value, by });
     }
 }
 
