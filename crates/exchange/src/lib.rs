@@ -100,9 +100,9 @@ pub fn read_file(bytes: &[u8], format: Option<FileFormat>) -> Result<ImportedFil
     };
     let conversation = normalize_raw(raw, &mut tally);
     if conversation.items.is_empty() {
-        return Err(ImportError::NoConversation { format, left: tally.into_parts() });
+        return Err(ImportError::NoConversation { format, left: tally.to_parts() });
     }
-    Ok(ImportedFile { format, conversation, omissions: tally.into_parts() })
+    Ok(ImportedFile { format, conversation, omissions: tally.to_parts() })
 }
 
 /// Normalizes a conversation: every text is inline, every call has its result. Returns it with the omitted parts.
@@ -111,7 +111,7 @@ pub fn normalize_conversation(
 ) -> (PortableConversation, Vec<OmittedPart>) {
     let mut tally = OmissionCounts::default();
     let normalized = normalize_raw(conversation, &mut tally);
-    (normalized, tally.into_parts())
+    (normalized, tally.to_parts())
 }
 
 /// Writes a conversation as a session file. Returns it with the omitted parts.

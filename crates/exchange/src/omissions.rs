@@ -35,7 +35,7 @@ impl OmissionCounts {
         self.count_one(&format!("{kind} `{}`", clean_line(name, 60).unwrap_or_default()));
     }
 
-    pub(crate) fn into_parts(&self) -> Vec<OmittedPart> {
+    pub(crate) fn to_parts(&self) -> Vec<OmittedPart> {
         let mut parts: Vec<OmittedPart> =
             self.0.iter().map(|(part, count)| OmittedPart { what: part.clone(), count: *count }).collect();
         parts.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.what.cmp(&b.what)));

@@ -250,7 +250,7 @@ fn new_session_spec(
         session: identity.session,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: identity.name,
-        created_by: created_by,
+        created_by,
         scope: placement.scope,
         cwd: path_to_string(&placement.cwd)?,
         workspace: path_to_string(&find_workspace(&placement.cwd))?,

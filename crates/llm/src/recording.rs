@@ -196,8 +196,8 @@ impl RecordingWriter {
             return;
         }
         match tape {
-            RecordingPart::Header(json) => self.to_json_line("head ", json),
-            RecordingPart::Trailer(json) => self.to_json_line("foot ", json),
+            RecordingPart::Header(json) => self.write_json_line("head ", json),
+            RecordingPart::Trailer(json) => self.write_json_line("foot ", json),
             RecordingPart::Bytes(bytes) => self.write_bytes(bytes),
             RecordingPart::ContainsSecret => self.discard(DiscardReason::ContainsSecret),
         }
@@ -218,7 +218,7 @@ impl RecordingWriter {
         }
     }
 
-    fn to_json_line(&mut self, word: &str, json: &str) {
+    fn write_json_line(&mut self, word: &str, json: &str) {
         self.flush_buffer();
         // A line break would end the line. JSON on one line has none.
         let json = json.replace(['\n', '\r'], " ");
@@ -336,14 +336,14 @@ impl Recording {
     pub fn parse(blob: &[u8]) -> Result<Recording, RecordingError> {
         let content = decompress_recording(blob)?;
         let mut reading = RecordingReader { content: &content, at: 0 };
-        if reading.to_json_line() != Some(FIRST_LINE.as_bytes()) {
+        if reading.read_json_line() != Some(FIRST_LINE.as_bytes()) {
             return Err(RecordingError::UnknownFormat);
         }
         let mut attempts: Vec<RecordedAttempt> = Vec::new();
         while reading.at < content.len() {
             let at = reading.at;
             let damaged = |what| RecordingError::Damaged { at, what };
-            let line = reading.to_json_line().ok_or(damaged("a line has no end"))?;
+            let line = reading.read_json_line().ok_or(damaged("a line has no end"))?;
             let line = std::str::from_utf8(line).map_err(|_| damaged("a line is not UTF-8"))?;
             let (word, rest) = line.split_once(' ').ok_or(damaged("a line has no word"))?;
             if word == "head" {
@@ -383,7 +383,7 @@ struct RecordingReader<'a> {
 }
 
 impl<'a> RecordingReader<'a> {
-    fn to_json_line(&mut self) -> Option<&'a [u8]> {
+    fn read_json_line(&mut self) -> Option<&'a [u8]> {
         let rest = self.content.get(self.at..)?;
         let end = memchr::memchr(b'\n', rest)?;
         self.at += end + 1;

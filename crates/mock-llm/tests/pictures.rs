@@ -1,7 +1,5 @@
 //! Images in results of calls: the requests that `llm` builds, as the server receives them.
 
-#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
-
 use std::path::Path;
 use std::sync::Arc;
 

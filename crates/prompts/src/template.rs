@@ -115,7 +115,7 @@ pub(crate) fn check_template(name: &AssetName, text: &str) -> Result<Vec<(u32, A
     }
     for (variable, line) in checker.variable_uses {
         if !VARIABLES.contains(&variable.as_str()) && !checker.loop_variables.contains(&variable) {
-            let suggestion = suggest_name(&variable, VARIABLES.into_iter());
+            let suggestion = suggest_name(&variable, VARIABLES);
             let hint = match suggestion {
                 Some(near) => format!("the nearest is `{near}`"),
                 None => format!("there are {}", VARIABLES.join(", ")),
@@ -203,8 +203,8 @@ impl TemplateChecker {
     fn check_statement(&mut self, word: &str) -> Result<(), TemplateProblem> {
         self.at_block_start = false;
         if !STATEMENT_KEYWORDS.contains(&word) {
-            let suggestion = suggest_name(word, STATEMENT_KEYWORDS.into_iter())
-                .map(|near| format!("the nearest is `{near}`"));
+            let suggestion =
+                suggest_name(word, STATEMENT_KEYWORDS).map(|near| format!("the nearest is `{near}`"));
             let hint = suggestion.or_else(|| Some("there are if, for, include and raw".to_owned()));
             return Err((format!("templates of prompts have no `{{% {} %}}`", word.escape_debug()), hint));
         }
@@ -225,8 +225,7 @@ impl TemplateChecker {
             PrecedingToken::Dot => {}
             PrecedingToken::Pipe if FILTERS.contains(&word) => {}
             PrecedingToken::Pipe => {
-                let suggestion =
-                    suggest_name(word, FILTERS.into_iter()).map(|near| format!("the nearest is `{near}`"));
+                let suggestion = suggest_name(word, FILTERS).map(|near| format!("the nearest is `{near}`"));
                 let hint = suggestion.unwrap_or_else(|| format!("there are {}", FILTERS.join(", ")));
                 return Err((format!("`{word}` is not a filter"), Some(hint)));
             }

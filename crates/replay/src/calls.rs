@@ -178,6 +178,15 @@ impl<'l> CauseFinder<'l> {
             }
             Some(_) | None => None,
         };
+        if problem.is_some()
+            && let Some(subject) = self.timeline.last_ask(&pending.call_id, step.at)
+        {
+            // The change failed because the file is no longer the one in the ask.
+            let writes = subject.action.as_ref().and_then(|action| action.writes.first());
+            let path = writes.cloned().unwrap_or_default();
+            let before = Some(format!("as it was at entry {seq}"));
+            preview = Some(Preview { path, before, after: String::new(), diff: None });
+        }
         if let Some(again) = again {
             return Ok(Some(again.map(|again| {
                 let action = Action { scripts, ..again.action };

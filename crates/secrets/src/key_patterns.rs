@@ -252,7 +252,7 @@ impl KeyPattern {
                 (fits.then_some(at..run.end)?, self.prefix)
             }
         };
-        Some(KeyMatch { kind: self.kind, range: range, prefix })
+        Some(KeyMatch { kind: self.kind, range, prefix })
     }
 
     /// Returns the range of the characters after the prefix if their number is valid.

@@ -307,7 +307,7 @@ impl EndReporter {
 
     fn report_end(mut self, end: Result<CommandExit, CommandError>) -> Result<CommandExit, CommandError> {
         self.is_finished = true;
-        let (how, exit_code) = end.as_ref().map_or((CommandEnd::Failed, None), CommandExit::to_command_end);
+        let (how, exit_code) = end.as_ref().map_or((CommandEnd::Failed, None), |exit| exit.command_end());
         lock_output(&self.output).publish_ended(how, exit_code);
         end
     }

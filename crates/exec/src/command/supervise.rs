@@ -94,7 +94,7 @@ impl CommandExit {
         CommandExit { exit: ProcessExit::Signal(SIGKILL), timed_out: false, killed: true };
 
     /// Returns the ending and exit code as events report them.
-    pub(super) fn to_command_end(&self) -> (CommandEnd, Option<i32>) {
+    pub(super) fn command_end(self) -> (CommandEnd, Option<i32>) {
         let code = match self.exit {
             ProcessExit::Code(code) => Some(code),
             ProcessExit::Signal(_) => None,

@@ -114,7 +114,7 @@ impl Engine {
             fold: FrameFold::new(thread),
             since,
             sender,
-            timeout: timeout,
+            timeout,
             is_slow: cut.clone(),
         };
         let task = tokio::spawn(watcher.run());

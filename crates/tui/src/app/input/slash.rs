@@ -221,11 +221,10 @@ fn server_page(status: &SessionStatus) -> Vec<String> {
         let error = server.error.as_deref().unwrap_or_default();
         format!("{:<20} {:<10} {error}", server.name, server.status.as_str())
     };
-    let lines = match servers.is_empty() {
+    match servers.is_empty() {
         true => vec!["no MCP servers in use".to_owned()],
         false => servers.iter().map(line).collect(),
-    };
-    lines
+    }
 }
 
 fn cost_page(status: &SessionStatus) -> Vec<String> {

@@ -46,7 +46,7 @@ impl ViState {
             ViAction::OnSelection(operator, lines) => {
                 let mut part = self.selected_edit_range(field, &units);
                 if lines == LineMode::Whole {
-                    part = part.to_whole_lines(&units);
+                    part = part.extend_to_lines(&units);
                 }
                 self.mode = ViMode::Normal;
                 self.run_operator(operator, part, field, &units)
@@ -336,7 +336,7 @@ impl ViState {
             is_linewise: false,
             cursor_after_copy: first,
         };
-        if self.mode == ViMode::VisualLines { part.to_whole_lines(units) } else { part }
+        if self.mode == ViMode::VisualLines { part.extend_to_lines(units) } else { part }
     }
 
     pub(super) fn selection_extent(&self, field: &TextBuffer) -> SelectionExtent {

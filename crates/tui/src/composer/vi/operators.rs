@@ -18,7 +18,7 @@ pub(super) struct EditRange {
 }
 
 impl EditRange {
-    pub(super) fn to_whole_lines(self, units: &Graphemes) -> EditRange {
+    pub(super) fn extend_to_lines(self, units: &Graphemes) -> EditRange {
         let last = self.units.end.saturating_sub(1).max(self.units.start);
         EditRange {
             units: units.line_start(self.units.start)..units.line_end(last),
