@@ -99,6 +99,8 @@ impl ApprovalChecker {
         for entry in entries {
             self.apply_entry(entry)?;
         }
+        let dispatched = &self.dispatched;
+        self.bound_scripts.retain(|call, _| dispatched.contains_key(call));
         match self.started.keys().find(|call| !self.dispatched.contains_key(*call)) {
             Some(call) => {
                 Err(format!("call {call} was started, and after the power cut the log does not know it"))
