@@ -119,7 +119,7 @@ mod tests {
         ] {
             let refused = parse_budget(wrong).unwrap_err();
             assert_eq!(refused.kind, crate::error::SetupRefusalKind::Invalid, "{wrong}");
-            assert!(refused.to_string().contains("--budget usd=1"), "{wrong}: {}", refused);
+            assert!(refused.to_string().contains("--budget usd=1"), "{wrong}: {refused}");
         }
     }
 }
