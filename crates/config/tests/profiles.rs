@@ -264,10 +264,7 @@ fn a_profile_extends_another_and_circles_are_told() {
     assert!(circle.contains("user:b → user:c → user:a → user:b"), "{circle}");
     fixture.write_user_file("b.lua", &profile_text("extends = 'nothing'"));
     assert!(
-        fixture
-            .select_profile("b")
-            .unwrap_err()
-            .contains("b.lua: `extends`: profile `nothing` does not exist")
+        fixture.select_profile("b").unwrap_err().contains("b.lua: `extends`: there is no profile `nothing`")
     );
     fixture.write_user_file("b.lua", &profile_text("extends = 'inherit'"));
     assert!(fixture.select_profile("b").unwrap_err().contains("not a profile"));

@@ -79,7 +79,12 @@ pub(super) const PROBES: &[SandboxProbe] = &[
     }),
     rule_path("rule-read-by-rename", "rename, openat", |g| {
         match fs::rename(g.path_in_work("box/rule.env"), g.own_path("moved")) {
-            Ok(()) => read_denied(&g.own_path("moved")),
+            Ok(()) => {
+                let read = read_denied(&g.own_path("moved"));
+                // Without a sandbox, the later probes need the file again.
+                drop(fs::rename(g.own_path("moved"), g.path_in_work("box/rule.env")));
+                read
+            }
             err => outcome_of(err),
         }
     })

@@ -392,7 +392,7 @@ mod tests {
         };
         let objects = lines.event_objects(&Event::LlmRetry(retry));
         let message = objects[0]["item"]["message"].as_str().unwrap();
-        assert_eq!(message, "attempt 2 of 6 comes in 90 s, because: busy");
+        assert_eq!(message, "attempt 2 of 6 in 90 s, after error: busy");
         let signed = Item::Reasoning {
             text: "".into(),
             summary: Vec::new(),
