@@ -120,8 +120,10 @@ async fn a_dead_webhook_costs_nothing_but_a_visible_lag() {
         observers.notify_committed(log.push_call(number));
     }
     wait_until(TEST_TIMEOUT, "the file has all of it", || event_lines(&file).len() == 200).await;
-    wait_until(TEST_TIMEOUT, "its failure is reported", || told.count_containing("hook w: http://") == 1)
-        .await;
+    wait_until(TEST_TIMEOUT, "its failure is reported", || {
+        told.count_containing("hook w: could not reach http://") == 1
+    })
+    .await;
     wait_until(TEST_TIMEOUT, "the file is not behind", || observers.list_lag().len() == 1).await;
     let lag = observers.list_lag();
     assert_eq!((lag.len(), lag[0].hook.as_str()), (1, "w"));

@@ -149,7 +149,7 @@ mod tests {
             (&["sandbox.mode=off"], &["--unsandboxed"]),
             (&["sandbox={\"mode\":\"off\"}"], &["--unsandboxed"]),
             (&["sandbox.lifted=[\"/x\"]"], &["--lift"]),
-            (&["permissions.rules=[]"], &["no key", "`permissions.rule`"]),
+            (&["permissions.rules=[]"], &["is not a key", "`permissions.rule`"]),
             (&["permissions={\"rules\":[]}"], &["`permissions.rules` is not a key"]),
             (&["permissions.default_action=alow"], &["permissions.default_action", "`alow`", "`deny`"]),
             (&["permissions.rule=[{\"action\":\"alow\"}]"], &["`permissions.rule`", "entry 1", "alow"]),
@@ -169,8 +169,8 @@ mod tests {
             (&["web.fetch.timeout_s=0"], &["web.fetch.timeout_s", "600"]),
             (&["web.fetch.max_response_bytes=99999999999"], &["web.fetch.max_response_bytes"]),
             (&["web.fetch.redirects=-1"], &["web.fetch.redirects=-1"]),
-            (&["=5"], &["no key"]),
-            (&["web.=5"], &["no key"]),
+            (&["=5"], &["not a key"]),
+            (&["web.=5"], &["not a key"]),
         ] {
             let said = set_all(pairs).unwrap_err();
             for word in words {
