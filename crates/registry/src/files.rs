@@ -82,6 +82,9 @@ pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(temp, path)
 }
 
+/// Size of the first read. Without it the standard library begins with 32 bytes and needs five reads for a row.
+const READ_BYTES: usize = 4 * 1024;
+
 /// Returns the last bytes of a file, at most `limit`; `None` if the file is missing or empty.
 pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut file = match File::open(path) {
@@ -91,7 +94,7 @@ pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> 
     };
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(limit)))?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(READ_BYTES);
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(if bytes.is_empty() { None } else { Some(bytes) })
 }
@@ -103,7 +106,7 @@ pub(crate) fn read_small(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
     };
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(READ_BYTES);
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {limit} bytes")));

@@ -139,15 +139,22 @@ fn is_empty_scope(scope: &Scope) -> bool {
     *scope == Scope::default()
 }
 
+/// Maximum size of the files of `/proc` that are read.
+const MAX_PROC_BYTES: u64 = 64 * 1024;
+
 /// Returns when this process started and the id of this boot, if `/proc` is available.
 fn process_identity() -> (u64, String) {
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot_id = read_proc(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
     (process_start_time("self").unwrap_or(0), boot_id.trim().to_owned())
+}
+
+fn read_proc(path: &Path) -> Option<String> {
+    String::from_utf8(read_small(path, MAX_PROC_BYTES).ok()??).ok()
 }
 
 fn process_start_time(process: &str) -> Option<u64> {
     // Field 22, counted after the name in parentheses, which may contain spaces and parentheses.
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let stat = read_proc(Path::new(&format!("/proc/{process}/stat")))?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
