@@ -23,6 +23,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
+/// How often a client says `hello` to a pod that answers with something else.
+const MAX_HELLO_ATTEMPTS: u32 = 20;
 /// The timeout of each wait for the peer.
 const SOCKET_TIMEOUT: Duration = Duration::from_millis(POD_SOCKET_TIMEOUT_MS);
 /// The read size.
@@ -45,7 +47,25 @@ pub struct Connection {
 
 impl Connection {
     /// Connects, sends `hello` as `client`, and waits for the pod's `hello`.
+    ///
+    /// On a busy machine the pod may read `hello` after its timeout and treats the client as one that knows no
+    /// `hello`. The client then connects again.
     pub async fn open(
+        socket: &Path,
+        subscribe: Subscribe,
+        since: Option<Position>,
+        client: ClientInfo,
+    ) -> Result<Connection, ConnectionError> {
+        for _ in 1..MAX_HELLO_ATTEMPTS {
+            match Connection::open_once(socket, subscribe, since, client.clone()).await {
+                Err(ConnectionError::NotAPod { .. }) => {}
+                opened => return opened,
+            }
+        }
+        Connection::open_once(socket, subscribe, since, client).await
+    }
+
+    async fn open_once(
         socket: &Path,
         subscribe: Subscribe,
         since: Option<Position>,
