@@ -23,8 +23,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-/// How often a client says `hello` to a pod that answers with something else.
+/// How often a client says `hello` to a pod that answers with a greeting.
 const MAX_HELLO_ATTEMPTS: u32 = 20;
+/// The reason for a process that ends instead of greeting; a pod greets also those that it takes for older clients.
+const SHUTDOWN_REPLY: &str = "it answered `hello` with `shutdown`";
 /// The timeout of each wait for the peer.
 const SOCKET_TIMEOUT: Duration = Duration::from_millis(POD_SOCKET_TIMEOUT_MS);
 /// The read size.
@@ -56,13 +58,16 @@ impl Connection {
         since: Option<Position>,
         client: ClientInfo,
     ) -> Result<Connection, ConnectionError> {
+        let mut opened = Connection::open_once(socket, subscribe, since, client.clone()).await;
         for _ in 1..MAX_HELLO_ATTEMPTS {
-            match Connection::open_once(socket, subscribe, since, client.clone()).await {
-                Err(ConnectionError::NotAPod { .. }) => {}
-                opened => return opened,
+            match &opened {
+                Err(ConnectionError::NotAPod { why, .. }) if *why != SHUTDOWN_REPLY => {
+                    opened = Connection::open_once(socket, subscribe, since, client.clone()).await;
+                }
+                _ => break,
             }
         }
-        Connection::open_once(socket, subscribe, since, client).await
+        opened
     }
 
     async fn open_once(

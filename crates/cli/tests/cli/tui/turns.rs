@@ -78,6 +78,8 @@ fn what_a_command_prints_is_seen_while_it_runs() {
         "go",
     ]);
     going.wait_for_stdout("I count.");
+    // A client that joins before the call starts also learns the command.
+    while world.only_live_pod()["activity"] != "tool" {}
     let mut tui = TuiTerminal::start_tui(&world, &["attach", "tale"], SCREEN_SIZES[0]);
     tui.wait_for_text("three");
     tui.check_snapshots("command-runs");
