@@ -435,13 +435,15 @@ fn decode_baseline(bytes: &[u8], guard_scope: GuardScope) -> GuardBaseline {
 /// Whether a file makes its directory a bare repository, or controls what git runs in one, although no part of the path
 /// is `.git`. For file tools, which do not scan.
 pub fn is_bare_repository_file(path: &Path) -> bool {
+    let parts = ["HEAD", "objects", "refs"];
     let makes = |dir: &Path, name: &str| {
-        let parts = ["HEAD", "objects", "refs"];
-        let there = |part: &str| part == name || dir.join(part).symlink_metadata().is_ok();
-        let is_known = parts.iter().all(|part| dir.join(part).symlink_metadata().is_ok());
-        let is_made = !is_known && parts.contains(&name) && parts.iter().all(|part| there(part));
-        let steers = is_known && ["config", "config.worktree", "commondir", "hooks"].contains(&name);
-        is_made || steers
+        let exists = |part: &str| dir.join(part).symlink_metadata().is_ok();
+        // The names come first: looking at the disk for every directory of a deep path would take quadratic time.
+        if parts.contains(&name) {
+            return parts.iter().all(|part| *part == name || exists(part)) && !exists(name);
+        }
+        ["config", "config.worktree", "commondir", "hooks"].contains(&name)
+            && parts.iter().all(|part| exists(part))
     };
     path.ancestors().any(|part| match (part.parent(), part.file_name().and_then(|name| name.to_str())) {
         (Some(dir), Some(name)) => makes(dir, name),
